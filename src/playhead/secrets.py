@@ -136,7 +136,7 @@ def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
         name = match[1]
         if name not in os.environ:
             if ask_elsewhere is not None:
-                ask_elsewhere(f"the engine has no {name} of its environment")
+                ask_elsewhere(f"the environment of the engine has no {name}")
             raise BadValue(
                 key, found=match[0], needed=f"environment variable {name} to be set", where=where
             )

@@ -285,7 +285,7 @@ def test_a_kill_leaves_whole_lines_but_for_the_last(
          "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60, env=os.environ,
     )  # fmt: skip
     assert refused.returncode == 6
-    assert "holds captured traffic already" in refused.stderr
+    assert "contains captured traffic already" in refused.stderr
 
 
 def test_ctrl_c_says_what_became_of_every_pair(start_capture: StartCapture, topic: str) -> None:

@@ -387,7 +387,7 @@ def test_clients_that_ask_for_many_databases_make_few_topics(
     found = json.loads(out)
     assert (found["rows"], found["beyond_max_topics"]) == (21, 18), said
     assert len(found["topics"]) == 4, "three topics, and that of rows without a database"
-    assert said.count("--max-topics raises the limit") == 1
+    assert said.count("is reached (--max-topics)") == 1
     assert len(topics.values()) == 21
     # The next run knows them: what has a topic keeps it, and no other one gets one.
     with log.open("ab") as more:

@@ -163,7 +163,7 @@ def test_a_killed_engine_costs_one_retry_and_no_data(warm: Warm, what: str, reco
         os.kill(pid, signal.SIGKILL)
     done = ended(command)
     assert done.code == 0, done.err
-    assert "the warm engine is gone; the command continues without it" in done.err
+    assert "the warm engine has ended; the command continues without it" in done.err
     proof = json.loads(done.out)
     assert proof["adds_up"]
     assert proof["totals"]["written"] == LONG_TAPE

@@ -264,7 +264,7 @@ def test_a_large_response_whose_addresses_are_hidden_is_not_passed_on_either(ben
     client = bench.client(proxy.doors.port)
     assert client.ask(asked(METADATA, 12)) == b""
     counts, _ = bench.ended(proxy)
-    assert any("Metadata version 12 was not passed on" in each for each in counts.troubles)
+    assert any("Metadata version 12 was not forwarded" in each for each in counts.troubles)
 
 
 def test_topic_ids_have_their_names(bench):
@@ -332,7 +332,7 @@ def test_a_response_whose_addresses_are_hidden_is_not_passed_on(bench):
     client = bench.client(proxy.doors.port)
     assert client.ask(asked(METADATA, 12)) == b""
     counts, found = bench.ended(proxy)
-    assert any("Metadata version 12 was not passed on" in each for each in counts.troubles)
+    assert any("Metadata version 12 was not forwarded" in each for each in counts.troubles)
     assert [each["status"] for each in found] == ["NO RESPONSE"]
 
 
@@ -505,7 +505,7 @@ def test_halves_of_frames_fill_no_more_than_the_memory_and_stop_nobody_for_long(
     assert most < (8 << 20) + 16 * (256 << 10)
     until(lambda: proxy.halves.total_bytes <= 8 << 20)
     counts, _ = bench.ended(proxy)
-    assert any("stood still" in each for each in counts.troubles)
+    assert any("stalled" in each for each in counts.troubles)
     assert proxy.halves.total_bytes == 0
 
 
@@ -521,7 +521,7 @@ def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(be
     proxy = bench.proxy(broker, memory_bytes=8 << 20)
     for _ in range(12):
         bench.client(proxy.doors.port).link.sendall(asked(1, 11))
-    until(lambda: any("stood still" in each for each in proxy.counts().troubles))
+    until(lambda: any("stalled" in each for each in proxy.counts().troubles))
     until(lambda: not proxy.halves.is_full)
     bench.ended(proxy)
     assert proxy.halves.total_bytes == 0
@@ -553,7 +553,7 @@ def test_sets_that_unpack_to_gigabytes_are_counted_and_the_recorder_lives(bench)
     assert counts.written == len(found) == 2
     assert proxy.scribe_error() is None
     assert sum(counts.undecodable.values()) == 6
-    assert any("unpacks to more than" in each for each in counts.undecodable)
+    assert any("decompresses to more than" in each for each in counts.undecodable)
 
 
 def test_traffic_goes_on_when_the_writing_process_dies(bench):

@@ -23,16 +23,16 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (["--listen", "0.0.0.0:0"], 6, "can be reached from other machines"),
+        (["--listen", "0.0.0.0:0"], 6, "other machines can reach"),
         (["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.0/8"], 2, "--advertise"),
         (["--listen", "0.0.0.0:0", "--listen-anywhere"], 2, "--allow"),
         (["--listen", "127.0.0.1:0", "--allow", "10.0.0.0/8"], 2, "--listen-anywhere"),
         (["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.1/8"], 2, "network"),
-        (["--listen", "nowhere"], 2, "not HOST:PORT"),
+        (["--listen", "nowhere"], 2, "expected HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], 2, "port 70000"),
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),
         (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "at least 1,048,576 bytes"),
-        (["--listen", "127.0.0.1:0", "--redact", "card"], 2, "does not begin with $"),
+        (["--listen", "127.0.0.1:0", "--redact", "card"], 2, "does not start with $"),
         (["--listen", "127.0.0.1:0", "--rotate", "soon"], 2, "--rotate"),
         (["--listen", "127.0.0.1:0", "--rotate", "0B"], 2, "more than nothing"),
     ],
@@ -115,7 +115,7 @@ def test_troubles_and_brokers_are_said_once_and_figures_now_and_then() -> None:
         "h:2 leads to broker b:1",
     ]
     assert teller.lines(found, 1, "disk full") == [
-        "warning: nothing is written down any more, traffic goes on: disk full"
+        "warning: recording has stopped, clients are not affected: disk full"
     ]
     later = counts(troubles={"a client speaks TLS": 9}, brokers={"b:1": "h:2"}, pairs=12, dropped=2)
     said = teller.lines(later, 6, "disk full")

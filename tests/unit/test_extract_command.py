@@ -28,7 +28,7 @@ def test_the_documented_command_gives_the_documented_file(run):
     code, out, err = run(str(SNAPSHOT), "--path", VALUE, "--path", ".ts", FETCHED)
     assert code == 0
     assert out == (DATA / "extract_fetch_expected.csv").read_text()
-    assert "--all-records has them all" in err
+    assert "add --all-records" in err
     again = run("--snapshot", str(SNAPSHOT), "--path", VALUE, "--path", ".ts", FETCHED, "-q")
     assert again == (0, out, "")
 
@@ -95,7 +95,7 @@ def test_a_document_that_could_not_be_read_is_no_success(run, tmp_path, words, f
         ((str(SNAPSHOT), "--path", "a..b"), "needed a name"),
         ((str(SNAPSHOT), "--path", "a", "--filter", "(command"), "--filter cannot be understood"),
         ((str(SNAPSHOT), "--all-records", "-o", "table"), "written only as csv or jsonl"),
-        (("no-such-snapshot", "--path", "a"), "there is no file or folder"),
+        (("no-such-snapshot", "--path", "a"), "does not exist"),
     ],
 )
 def test_what_is_refused(run, words, says):

@@ -130,7 +130,7 @@ def test_a_row_whose_session_is_no_text_is_no_row() -> None:
     (found,) = located([json.dumps(row).encode()])
     assert found.session is None
     assert found.reason
-    assert "half a character" in found.reason
+    assert "incomplete character" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_a_database_does_not_name_the_whole_topic(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as left:
         main(["queries", "ship", "/nowhere/*.csv", "kafka:{db}"])
     assert left.value.code == EXIT_USAGE
-    assert "could be that of any topic" in capsys.readouterr().err
+    assert "a topic must have a prefix" in capsys.readouterr().err

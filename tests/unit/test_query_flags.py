@@ -29,7 +29,7 @@ def test_s_takes_a_value_as_there(word: str, skips: bool) -> None:
 
 
 def test_a_topic_beside_a_source_is_refused() -> None:
-    with pytest.raises(UsageError, match="two logs"):
+    with pytest.raises(UsageError, match="contradict each other"):
         values(topic="t", source="csvlog:x")
 
 

@@ -200,7 +200,7 @@ def test_a_row_with_what_no_server_can_have_is_no_row(sign: str, name: str) -> N
     }  # fmt: skip
     values[name] += sign
     text = "{" + ",".join(f'"{key}":"{value}"' for key, value in values.items()) + "}"
-    with pytest.raises(NotARow, match="no text of a server"):
+    with pytest.raises(NotARow, match="which no server writes"):
         read_row(text.encode())
 
 

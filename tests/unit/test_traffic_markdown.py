@@ -51,7 +51,7 @@ def test_a_body_that_looks_like_a_pair_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(markdown(PAIR, body=body))
     read = source(tmp_path)
     assert [(each.topic, each.offset) for each in everything(read)] == [("t", 0), ("t", 1)]
-    assert "not the last of its file" in str(read.facts().notes)
+    assert "not the last section of its file" in str(read.facts().notes)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_body_that_looks_like_a_pair_is_none(tmp_path: Path) -> None:
     [
         ("### REQUEST ###\n```\nGET /\n```\n", "no section INTERNAL"),
         ("### INTERNAL - DO NOT MODIFY ###\n```\n```\n", "no section INTERNAL"),
-        ("### INTERNAL - DO NOT MODIFY ###\n```\njson: {broken\n```\n", "no JSON"),
+        ("### INTERNAL - DO NOT MODIFY ###\n```\njson: {broken\n```\n", "not valid JSON"),
         ('### INTERNAL - DO NOT MODIFY ###\n```\njson: {"kafka": {', "the last line is cut off"),
     ],
 )

@@ -80,8 +80,8 @@ def test_the_documented_extract_is_the_documented_file():
     )
     assert extracted(asked) == (DATA / "extract_fetch_expected.csv").read_text()
     told = " ".join(asked.told())
-    assert "1 rows of 3 matching pairs, of 7 in all" in told
-    assert "carry 7 records" in told
+    assert "1 rows of 3 matching pairs, of 7 in total" in told
+    assert "contain 7 records" in told
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_there(tmp_path: File):
@@ -92,8 +92,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(tmp_path: File):
     assert len(extracted(asked, str(file)).splitlines()) == 3
     assert asked.unread == 3
     told = list(asked.told())
-    assert any(line.startswith("raw.jsonl:2: no JSON") for line in told)
-    assert any("raw.jsonl:4: JSON, and no object: list" in line for line in told)
+    assert any(line.startswith("raw.jsonl:2: not valid JSON") for line in told)
+    assert any("raw.jsonl:4: JSON, but not an object: list" in line for line in told)
     assert any("raw.jsonl:6: the last line is cut off" in line for line in told)
 
 

@@ -101,7 +101,7 @@ def test_the_sample_has_all_its_records() -> None:
     assert source.bounds()["order-events", 1].stable_end == 0
     fetched = TrafficSource("rrpair", str(SNAPSHOT), "(command IS Fetch)")
     assert len(everything(fetched)) == 7
-    assert notes(fetched, "filter") == ['of the pairs only (command IS "Fetch")']
+    assert notes(fetched, "filter") == ['only pairs that match (command IS "Fetch")']
 
 
 # --- shapes
@@ -151,20 +151,20 @@ def test_headers_as_a_map_and_times_of_the_broker(tmp_path: Path) -> None:
     ("change", "says"),
     [
         (lambda p: p.update(records="AAAA" * 30), "not decoded"),
-        (lambda p: p["records"].update(records="AAAA"), "no list"),
+        (lambda p: p["records"].update(records="AAAA"), "not a list"),
         (lambda p: p["records"].pop("records") and p["records"].update(x=[1]), "'x'"),
         (
             lambda p: p["records"]["records"][0].update(value="no base64!", valueString=None),
-            "neither a text",
+            "neither a string",
         ),
-        (lambda p: p["records"]["records"][0].update(valueString=7), "no text"),
+        (lambda p: p["records"]["records"][0].update(valueString=7), "is not a string"),
         (lambda p: p["records"]["records"][0].update(value="AA=="), "twice"),
         (lambda p: p["records"]["records"][0].update(headers=7), "headers"),
         (lambda p: p["records"]["records"][0].update(offsetDelta="x"), "needed a number"),
-        (lambda p: p["records"]["records"][1].update(offsetDelta=0), "at one offset"),
+        (lambda p: p["records"]["records"][1].update(offsetDelta=0), "the same offset"),
         (lambda p: p["records"].update(baseOffset="-9"), "offset -9"),
-        (lambda p: p["records"].update(baseTimestamp=str(1 << 63)), "a time"),
-        (lambda p: p["records"]["records"].append(7), "no object"),
+        (lambda p: p["records"].update(baseTimestamp=str(1 << 63)), "the time"),
+        (lambda p: p["records"]["records"].append(7), "not an object"),
         (lambda p: p.update(index=10_000), "partition 10000"),
         (lambda p: p.pop("records") and p.update(blob={"x": 1}), "'blob'"),
     ],
@@ -182,14 +182,14 @@ def test_a_shape_that_is_not_known_is_named_with_its_line(tmp_path: Path, change
 @pytest.mark.parametrize(
     ("command", "kafka", "says"),
     [
-        ("Fetch", {"response": {"fetch": {"topics": []}}}, "without FetchResponse"),
-        ("Produce", {"request": {"undecodedBase64": "AAAA"}}, "without ProduceRequest"),
-        ("ShareFetch", {"response": {"ShareFetchResponse": {"topics": [1]}}}, "not read here"),
+        ("Fetch", {"response": {"fetch": {"topics": []}}}, "instead of FetchResponse"),
+        ("Produce", {"request": {"undecodedBase64": "AAAA"}}, "instead of ProduceRequest"),
+        ("ShareFetch", {"response": {"ShareFetchResponse": {"topics": [1]}}}, "not supported"),
         ("Fetch", {"response": {"FetchResponse": {"things": [1]}}}, "'things'"),
         (
             "Fetch",
             {"response": {"FetchResponse": {"topics": [{"partitions": []}]}}},
-            "without a name",
+            "neither a name",
         ),
     ],
 )
@@ -323,7 +323,7 @@ def test_the_time_of_the_pair(tmp_path: Path) -> None:
 
 
 def test_a_filter_goes_with_pairs_only() -> None:
-    with pytest.raises(Refused, match="goes with RRPairs"):
+    with pytest.raises(Refused, match="needs RRPairs"):
         TrafficSource("gor", "x.gor", "(command IS Fetch)")
 
 

@@ -1,1 +1,1 @@
-"""A Kafka-speaking proxy that writes down what passes through it."""
+"""A proxy for the Kafka protocol that records the requests and responses that it forwards."""

@@ -1,4 +1,4 @@
-"""Where the proxy listens and which broker it stands before, as `127.0.0.1:19092` and `broker:9092`."""
+"""Parses the addresses of --listen and --upstream, such as `127.0.0.1:19092` and `broker:9092`."""
 
 import ipaddress
 import re
@@ -13,26 +13,28 @@ _ANSWERS_WITHIN_S = 2.0
 
 
 class BadPlace(UsageError):
-    """An address that cannot be understood."""
+    """An address that cannot be parsed."""
 
     def __init__(self, flag: str, text: str, *, reason: str) -> None:
         self.flag, self.text, self.reason = flag, text, reason
-        super().__init__(f"{flag} {text!r}: {reason}", hint="written HOST:PORT, as 127.0.0.1:19092")
+        super().__init__(
+            f"{flag} {text!r}: {reason}", hint="write HOST:PORT, such as 127.0.0.1:19092"
+        )
 
 
 class OpenToOthers(Refused):
-    """Whoever reaches the proxy reaches the brokers behind it."""
+    """The proxy would listen at an address that other machines can reach."""
 
     def __init__(self, place: str) -> None:
         self.place = place
         super().__init__(
-            f"{place} can be reached from other machines, and whoever reaches it reaches the brokers",
-            hint="--listen-anywhere --allow NETWORK takes clients that come from there",
+            f"other machines can reach {place}, and through it the brokers",
+            hint="add --listen-anywhere --allow NETWORK to accept clients of that network",
         )
 
 
 def unanswered(place: "HostPort") -> str | None:
-    """Why nothing listens there now; None when something does."""
+    """Return why a connection to the address fails; None if it succeeds."""
     try:
         socket.create_connection((place.host.strip("[]"), place.port), _ANSWERS_WITHIN_S).close()
     except OSError as exc:
@@ -41,7 +43,7 @@ def unanswered(place: "HostPort") -> str | None:
 
 
 class HostPort(NamedTuple):
-    """A name or an address, and a port; port 0 is one that the kernel chooses."""
+    """A host name or address, and a port; for port 0 the kernel chooses one."""
 
     host: str
     port: int
@@ -51,7 +53,7 @@ class HostPort(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can come there."""
+        """Whether only this machine can reach the address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -59,7 +61,7 @@ class HostPort(NamedTuple):
 
     @property
     def is_every_address(self) -> bool:
-        """Whether it stands for all addresses of this machine, and so for none that can be told."""
+        """Whether it means all addresses of this machine, such as 0.0.0.0, so that clients cannot connect to it."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -67,16 +69,16 @@ class HostPort(NamedTuple):
 
 
 def parse_place(flag: str, text: str, *, least_port: int = 1) -> HostPort:
-    """The two parts of an address."""
+    """Parse `HOST:PORT`; `flag` is the option that errors name."""
     found = _FORM.fullmatch(text)
     if found is None:
-        raise BadPlace(flag, text, reason="it is not HOST:PORT")
+        raise BadPlace(flag, text, reason="expected HOST:PORT")
     port = int(found[2])
     if not least_port <= port <= _HIGHEST_PORT:
-        raise BadPlace(flag, text, reason=f"port {port}, and there are 1 to {_HIGHEST_PORT}")
+        raise BadPlace(flag, text, reason=f"port {port} is not in {least_port} to {_HIGHEST_PORT}")
     return HostPort(found[1].strip("[]"), port)
 
 
 def shown_place(host: str, port: int) -> str:
-    """`host:port`, brackets around what has colons itself."""
+    """Return `host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

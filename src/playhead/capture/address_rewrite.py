@@ -1,8 +1,7 @@
-"""Puts other addresses into a response, and leaves every other byte of it as it was.
+"""Replaces the broker addresses in a response, and leaves every other byte unchanged.
 
-A response is walked by its definition, without anything in it being read but lengths and addresses.
-What is found are splices: where, and what stands there instead. A length that encloses one of them
-gets one of its own.
+A response is walked by its schema; only lengths and addresses are read. The result is a list of splices:
+a range of bytes and its replacement. A length field that encloses a splice is a splice too.
 """
 
 import struct
@@ -22,20 +21,20 @@ from playhead.capture.protocol import (
 )
 
 Translate = Callable[[str, int], tuple[str, int]]
-"""From the address of a broker to the one to tell instead."""
+"""Maps the address of a broker to the address that clients get instead."""
 _FIXED: Final = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16,
 }  # fmt: skip
 _PORTS: Final = {"int32": ">i", "uint16": ">H"}
-# A batch of a client's groups has one for each; a million of them would keep a thread for many seconds.
+# A batched FindCoordinator has one address per group; a million of them would occupy a thread for many seconds.
 _MOST_ADDRESSES: Final = 100_000
-# Addresses of applications, which are nobody's brokers.
+# These structs contain addresses of client applications, not of brokers.
 _NOT_BROKERS: Final = frozenset({"userEndpoint"})
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 class Splice(NamedTuple):
-    """Bytes from here to there, and what stands there instead."""
+    """A range of bytes, and its replacement."""
 
     first: int
     stop: int
@@ -43,7 +42,7 @@ class Splice(NamedTuple):
 
 
 class _Walk:
-    """One response on its way, and what was found in it."""
+    """The state of one walk: the bytes of the response, and the splices that were found."""
 
     __slots__ = ("data", "end", "splices", "translate")
 
@@ -53,7 +52,7 @@ class _Walk:
         self.splices: list[Splice] = []
 
     def grown_since(self, mark: int) -> int:
-        """By how many bytes what was found since then changes the length."""
+        """Return by how many bytes the splices since `mark` change the length."""
         return sum(len(s.instead) - (s.stop - s.first) for s in self.splices[mark:])
 
 
@@ -62,24 +61,24 @@ _Step = Callable[[_Walk, int], int]
 
 @cache
 def has_addresses(api: int, version: int) -> bool:
-    """Whether a response of this version can name a broker's address."""
+    """Return whether a response of this API and version can contain a broker address."""
     return _any_address(shape_of(api, "response", version).fields, "")
 
 
 def rewritten(api: int, version: int, frame: bytes, translate: Translate) -> bytes:
-    """A response, its length included, with other addresses; `Malformed` when it is not as defined."""
+    """Return the frame with other addresses; raises `Malformed` if it does not match its schema."""
     walk = _Walk(frame, translate)
     try:
         at = _walker(api, version)(walk, SIZE_BYTES + response_head_bytes(api, version))
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
-        raise Malformed(f"it ends early, or is not as defined: {exc}") from exc
+        raise Malformed(f"it ends early or does not match its schema: {exc}") from exc
     if at != walk.end:
-        raise Malformed(f"{walk.end - at} bytes are left at its end")
+        raise Malformed(f"{walk.end - at} bytes follow its end")
     return spliced(frame, walk.splices)
 
 
 def spliced(frame: bytes, splices: list[Splice]) -> bytes:
-    """The frame with these in their places, and its own length put right."""
+    """Return the frame with the splices applied, and its length field corrected."""
     if not splices:
         return frame
     parts, at = list[bytes](), SIZE_BYTES
@@ -104,7 +103,7 @@ def _is_address(fields: tuple[Field, ...], name: str) -> bool:
 
 
 def _struct(name: str, fields: tuple[Field, ...], is_flexible: bool) -> _Step:
-    """Past all fields; fields of fixed size that follow each other are one step."""
+    """Return a step past all fields of a struct; adjacent fields of fixed size are merged into one step."""
     steps: list[_Step] = []
     fixed = 0
     is_address = _is_address(fields, name)
@@ -163,7 +162,7 @@ def _step(field: Field, is_flexible: bool) -> _Step:
 
 
 def _optional(inner: _Step) -> _Step:
-    """A struct that may be absent: one byte says so."""
+    """Return a step past a nullable struct, whose first byte is -1 if it is null."""
 
     def walk(on: _Walk, at: int) -> int:
         return at + 1 if on.data[at] == 0xFF else inner(on, at + 1)
@@ -211,7 +210,7 @@ def _list(field: Field, is_flexible: bool) -> _Step:
 
 
 def _tags(fields: tuple[Field, ...]) -> _Step:
-    """Past the tagged fields; only those that can hold an address are looked into."""
+    """Return a step past the tagged fields; only those that can contain an address are walked."""
     inside = {
         field.tag: _step(field, True)
         for field in fields
@@ -230,7 +229,7 @@ def _tags(fields: tuple[Field, ...]) -> _Step:
             if step is not None:
                 mark = len(on.splices)
                 if step(on, at) != at + size:
-                    raise Malformed(f"tagged field {tag} is not as long as it says")
+                    raise Malformed(f"tagged field {tag} does not have its declared length")
                 if grown := on.grown_since(mark):
                     on.splices.append(Splice(size_at, at, as_varint(size + grown)))
             at += size
@@ -240,7 +239,7 @@ def _tags(fields: tuple[Field, ...]) -> _Step:
 
 
 def _address(fields: tuple[Field, ...], is_flexible: bool) -> _Step:
-    """Past a struct that names a broker, with a splice for its host and one for its port."""
+    """Return a step past a struct with a broker address, which adds splices for host and port."""
     steps = [
         (field.name, _step(field, is_flexible), _PORTS.get(field.kind, ">i"))
         for field in fields
@@ -269,7 +268,7 @@ def _translate(on: _Walk, host: Splice, port: Splice, how: tuple[str, bool]) -> 
     name = on.data[at : host.stop].decode()
     (number,) = struct.unpack_from(form, on.data, port.first)
     if not name or number <= 0:
-        return  # nobody: the coordinator of a group that has none
+        return  # a group without a coordinator
     if len(on.splices) >= 2 * _MOST_ADDRESSES:
         raise Malformed(f"more than {_MOST_ADDRESSES:,} addresses")
     name, number = on.translate(name, int(number))

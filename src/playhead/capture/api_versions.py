@@ -1,4 +1,4 @@
-"""Leaves out of a broker's list of versions what the proxy does not understand, so that no client asks for it."""
+"""Removes API versions that the proxy cannot decode from a broker's ApiVersions response."""
 
 import struct
 from typing import Final
@@ -17,14 +17,14 @@ from playhead.capture.protocol import (
 
 UNSUPPORTED_VERSION: Final = 35
 _ENTRY: Final = struct.Struct(">hhh")
-_HEAD_BYTES: Final = SIZE_BYTES + 4  # and the correlation
-# Version 0 is followed by frames without a head; noframe has used it since Kafka 1.0.
+_HEAD_BYTES: Final = SIZE_BYTES + 4  # and the correlation id
+# SaslHandshake version 0 is followed by frames without a header, and no client has used it since Kafka 1.0.
 _LEAST: Final = {SASL_HANDSHAKE: 1}
 _FLEXIBLE_FROM: Final = 3
 
 
 def restricted(version: int, frame: bytes) -> bytes:
-    """The response to ApiVersions, its length included, with no more than both ends understand."""
+    """Return the frame of an ApiVersions response, reduced to versions that broker and proxy support."""
     try:
         return _restricted(version, frame)
     except (struct.error, IndexError) as exc:
@@ -33,7 +33,7 @@ def restricted(version: int, frame: bytes) -> bytes:
 
 def _restricted(version: int, frame: bytes) -> bytes:
     (error,) = struct.unpack_from(">h", frame, _HEAD_BYTES)
-    # A broker that does not know the version that was asked for answers in the oldest one.
+    # A broker that does not support the requested version answers with version 0.
     is_flexible = version >= _FLEXIBLE_FROM and error != UNSUPPORTED_VERSION
     at = _HEAD_BYTES + 2
     if is_flexible:
@@ -64,7 +64,7 @@ def _restricted(version: int, frame: bytes) -> bytes:
 
 
 def offered(api: int, first: int, last: int) -> tuple[int, int] | None:
-    """The versions that both understand; None when there is none."""
+    """Return the versions that broker and proxy support; None if there are none."""
     known = known_versions(api)
     if known is None:
         return None
@@ -73,7 +73,7 @@ def offered(api: int, first: int, last: int) -> tuple[int, int] | None:
 
 
 def refusal(correlation: int) -> bytes:
-    """The answer to a version of ApiVersions that is too new, as a broker gives it."""
+    """Return the response of a broker to an unsupported version of ApiVersions."""
     known = known_versions(API_VERSIONS) or (0, 0)
     head = struct.pack(">ihi", correlation, UNSUPPORTED_VERSION, 1)
     return framed(head + _ENTRY.pack(API_VERSIONS, *known))

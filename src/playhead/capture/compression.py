@@ -1,4 +1,4 @@
-"""Unpacks what producers have packed: gzip by ourselves, the other codecs by Arrow's."""
+"""Decompresses record batches: gzip with zlib, the other codecs with Arrow."""
 
 import struct
 import zlib
@@ -15,15 +15,15 @@ _XERIAL_HEAD_BYTES: Final = 16
 
 
 class CodecMissing(Exception):
-    """A codec that this installation does not have."""
+    """A codec that is not installed."""
 
 
 def unpacked(codec: int, data: bytes | memoryview, most: int) -> bytes | memoryview:
-    """The records as they were before they were packed; a few bytes can say that they are gigabytes."""
+    """Return the decompressed records; raises `Malformed` beyond `most` bytes: a few bytes can expand to gigabytes."""
     if codec == 0:
         return data
     if codec >= len(NAMES):
-        raise Malformed(f"codec {codec} is not known")
+        raise Malformed(f"codec {codec} is unknown")
     try:
         return _BY_CODEC[codec](bytes(data), most)
     except (zlib.error, OSError, ValueError, IndexError, struct.error) as exc:
@@ -39,7 +39,7 @@ def _gzip(data: bytes, most: int) -> bytes:
 
 
 def _snappy(data: bytes, most: int) -> bytes:
-    """Bare, or in the blocks that Java's clients write."""
+    """Decompress raw Snappy, or the xerial blocks that Java clients write."""
     if not data.startswith(_XERIAL):
         return _snappy_block(data, most)
     parts: list[bytes] = []
@@ -80,7 +80,7 @@ def _stream(codec: str, data: bytes, most: int) -> bytes:
     arrow = _arrow()
     with arrow.CompressedInputStream(arrow.BufferReader(data), codec) as stream:
         parts: list[bytes] = []
-        # Piece by piece: what is asked for at once is reserved at once.
+        # Read in chunks, because `read` allocates the requested size at once.
         while part := stream.read(min(_PIECE_BYTES, most + 1)):
             most -= len(part)
             if most < 0:
@@ -98,7 +98,7 @@ def _arrow() -> Any:
 
 
 def _too_much(most: int) -> Malformed:
-    return Malformed(f"it unpacks to more than the {most:,} bytes that are left for it")
+    return Malformed(f"it decompresses to more than {most:,} bytes, the limit that is left")
 
 
 _BY_CODEC: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}

@@ -1,4 +1,4 @@
-"""What became of every pair that passed, as one sum that has to come out."""
+"""Counts of forwarded pairs by outcome; the outcomes add up to the number of pairs."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,36 +9,36 @@ from playhead.grammar.size import show_size
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one moment. A pair is a request with its response, or with none."""
+    """The counts at one moment. A pair is a request with its response, or without one."""
 
     connections: int = 0
     open_connections: int = 0
     to_broker_bytes: int = 0
     to_client_bytes: int = 0
     pairs: int = 0
-    """Requests that were answered, or that can no longer be."""
+    """Requests that were answered, or whose connection has ended."""
     written: int = 0
     left_out: int = 0
-    """Pairs that speak only of topics that were not asked for."""
+    """Pairs about topics that do not match --topics."""
     dropped: int = 0
-    """Pairs that found the memory full, or nobody to write them down."""
+    """Pairs that were not recorded, because memory was full or the recorder had ended."""
     unreadable: int = 0
-    """Pairs whose head says nothing."""
+    """Pairs whose header cannot be decoded."""
     records: int = 0
-    """Records in what was written."""
+    """Records in the pairs that were written."""
     written_bytes: int = 0
-    """Of what was written."""
+    """Size of the pairs that were written."""
     files: int = 0
     held_bytes: int = 0
     most_held_bytes: int = 0
     redacted_fields: int = 0
     redacted_values: int = 0
     undecodable: dict[str, int] = field(default_factory=dict)
-    """By API, version and reason; written down as the bytes they are."""
+    """Pairs that could not be decoded, by API, version and reason; they are recorded as bytes."""
     brokers: dict[str, str] = field(default_factory=dict)
-    """Which address here leads to which broker."""
+    """Local address for each broker."""
     troubles: dict[str, int] = field(default_factory=dict)
-    """Why connections were ended, and how often."""
+    """Number of closed connections by reason."""
 
     @property
     def waiting(self) -> int:
@@ -46,14 +46,14 @@ class Counts:
 
     @property
     def lost(self) -> int:
-        """Pairs that passed and are not written, though they were asked for."""
+        """Pairs that were forwarded and should have been recorded, but were not."""
         return self.dropped + max(self.waiting, 0) + self.unreadable
 
     def as_document(self) -> dict[str, Any]:
         return asdict(self) | {"waiting": self.waiting, "lost": self.lost}
 
     def shown(self) -> str:
-        """The sum in words; what is nothing is left out, but for the first."""
+        """Return the sum as text; outcomes without pairs are left out, except `written`."""
         told = {
             "waiting": self.waiting,
             "of other topics": self.left_out,
@@ -70,22 +70,22 @@ class Counts:
 
 
 class NotAllCaptured(PlayheadError):
-    """The traffic passed, and something of it is not in the snapshot."""
+    """Some pairs were forwarded and are missing in the snapshot."""
 
     def __init__(self, counts: Counts, *, reason: str | None) -> None:
         self.counts, self.reason = counts, reason
         super().__init__(
-            f"{counts.lost:,} of {counts.pairs:,} pairs are not in the snapshot"
-            + (f": {reason}" if reason else ": they came faster than they could be written"),
+            f"{counts.lost:,} of {counts.pairs:,} pairs are missing in the snapshot"
+            + (f": {reason}" if reason else ": they arrived faster than they could be written"),
             hint=None
             if reason
-            else "--on-slow block slows the clients instead; a larger --max-memory bridges more",
+            else "add --on-slow block to slow the clients instead, or raise --max-memory",
         )
 
 
 @dataclass(slots=True)
 class StatusReporter:
-    """Decides what is said of a run that goes on and on: troubles at once, figures now and then."""
+    """Builds the status lines of a running capture: problems at once, counts at intervals."""
 
     every_s: float
     _told: Counts = field(default_factory=Counts)
@@ -93,7 +93,7 @@ class StatusReporter:
     _heard: set[str] = field(default_factory=set)
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for figures."""
+        """Return whether the counts should be printed."""
         if self._told_s is None:
             self._told_s = now_s
         if now_s - self._told_s < self.every_s:
@@ -102,7 +102,7 @@ class StatusReporter:
         return True
 
     def lines(self, counts: Counts, now_s: float, error: str | None) -> list[str]:
-        """What is to be said now."""
+        """Return the status lines to print now."""
         lines = [f"warning: {what}" for what in counts.troubles if what not in self._heard]
         self._heard.update(counts.troubles)
         for broker, here in counts.brokers.items():
@@ -111,7 +111,7 @@ class StatusReporter:
                 lines.append(f"{here} leads to broker {broker}")
         if error is not None and error not in self._heard:
             self._heard.add(error)
-            lines.append(f"warning: nothing is written down any more, traffic goes on: {error}")
+            lines.append(f"warning: recording has stopped, clients are not affected: {error}")
         if self.is_due(now_s):
             if (lost := counts.dropped - self._told.dropped) > 0:
                 lines.append(f"warning: {lost:,} pairs were dropped")

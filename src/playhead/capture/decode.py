@@ -1,8 +1,7 @@
-"""Reads requests and responses by their definitions, and gives them in the form of captured traffic.
+"""Decodes requests and responses by their schemas into documents of captured traffic.
 
-Names as Kafka has them, first letter small; numbers of 64 bits as text; bytes and ids as base64;
-what is zero, empty or null is left out. Where Kafka calls one thing by several names in Produce and
-Fetch, it has one here.
+Field names are Kafka's in lower camel case. 64-bit integers are strings; bytes and UUIDs are base64. Fields
+that are zero, empty or null are left out. Fields with different names in Produce and Fetch get one name.
 """
 
 import struct
@@ -45,7 +44,7 @@ _NULL: Final = -1
 
 @dataclass(slots=True)
 class Reading:
-    """The bytes of a request or a response, and what could not be read of its records."""
+    """The bytes of a request or a response, and the reasons why records could not be decoded."""
 
     data: bytes
     reasons: list[str] = field(default_factory=list)
@@ -58,25 +57,25 @@ _Read = Callable[[Reading, int], tuple[Any, int]]
 def decoded(
     api: int, version: int, side: Side, frame: bytes, body_at: int
 ) -> tuple[Document, list[str]]:
-    """The fields after the head, and why some sets of records could not be read."""
+    """Return the fields after the header, and the reasons why record batches could not be decoded."""
     reading = Reading(frame)
     try:
         found, at = _reader(api, version, side)(reading, body_at)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
-        raise Malformed(f"it ends early, or is not as defined: {exc}") from exc
+        raise Malformed(f"it ends early or does not match its schema: {exc}") from exc
     if at < len(frame) and side == "request":
-        # librdkafka leaves some behind its Metadata; brokers read what they know, and no more.
+        # librdkafka sends extra bytes after its Metadata request, which brokers ignore.
         found["trailing"] = b64encode(frame[at:]).decode()
     elif at != len(frame):
-        raise Malformed(f"{len(frame) - at} bytes are left at its end")
+        raise Malformed(f"{len(frame) - at} bytes follow its end")
     return found, reading.reasons
 
 
 def response_at(api: int, version: int, frame: bytes) -> int:
-    """Where the body of a response begins."""
+    """Return the position of the body in a response."""
     at = response_head_bytes(api, version)
     if at > 4 and frame[4:5] not in (b"", b"\0"):
-        raise Malformed("a head with tagged fields")
+        raise Malformed("its header has tagged fields")
     return at
 
 
@@ -121,7 +120,7 @@ def _tags(on: Reading, at: int, tagged: dict[int, tuple[str, _Read]], into: Docu
             name, each = tagged[tag]
             value, stop = each(on, at)
             if stop != end:
-                raise Malformed(f"tagged field {tag} is not as long as it says")
+                raise Malformed(f"tagged field {tag} does not have its declared length")
             if value:
                 into[name] = value
         else:
@@ -166,12 +165,12 @@ def _bool(on: Reading, at: int) -> tuple[bool, int]:
 def _uuid(on: Reading, at: int) -> tuple[str | None, int]:
     found = on.data[at : at + 16]
     if len(found) != 16:
-        raise Malformed("an id ends early")
+        raise Malformed("a UUID ends early")
     return (b64encode(found).decode() if any(found) else None), at + 16
 
 
 def _size(is_flexible: bool, form: str) -> _Read:
-    """How long something is, -1 being null."""
+    """Return a reader of a length; -1 means null."""
     if is_flexible:
 
         def read(on: Reading, at: int) -> tuple[int, int]:
@@ -230,7 +229,7 @@ def _list(each: _Read, size: _Read, holds_records: bool) -> _Read:
 
 
 def _with_sets(partition: Document) -> list[Document]:
-    """A partition with its records; once for each set, so that `records` is one set always."""
+    """Return the partition once per record set, so that `records` is always one set."""
     found = partition.pop("records", None)
     if found is None:
         return [partition]
@@ -244,7 +243,7 @@ def _with_sets(partition: Document) -> list[Document]:
 
 
 def _optional(inner: _Read) -> _Read:
-    """A struct that may be absent: one byte says so."""
+    """Return a reader of a nullable struct, whose first byte is -1 if it is null."""
 
     def read(on: Reading, at: int) -> tuple[Document | None, int]:
         return (None, at + 1) if on.data[at] == 0xFF else inner(on, at + 1)

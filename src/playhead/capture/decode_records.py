@@ -1,8 +1,7 @@
-"""Reads the records of a Produce or a Fetch, and gives them in the form that captured traffic has.
+"""Decodes the records of a Produce or a Fetch into documents of captured traffic.
 
-Kafka keeps records in sets of one or more; each set has a head and is packed as a whole. A number
-that is zero is left out, as everywhere in captured traffic. A key or a value is left out when it is
-null, and is there when it is empty.
+Kafka stores records in sets; each set has a header and is compressed as a whole. Numbers that are zero
+are left out, as in all captured traffic. A key or a value that is null is left out; an empty one is present.
 """
 
 import struct
@@ -16,7 +15,7 @@ from playhead.capture.protocol import Malformed
 
 Document = dict[str, Any]
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
-_LENGTH_BYTES: Final = 12  # the offset and the length, which the length does not count
+_LENGTH_BYTES: Final = 12  # base offset and length, which the length field does not include
 _MAGIC_AT: Final = 16
 _CURRENT: Final = 2
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL, _HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
@@ -30,22 +29,22 @@ _FLAGS: Final = {
 
 @dataclass(slots=True)
 class Bounds:
-    """What one request or response may still become: a few bytes of it can mean gigabytes."""
+    """The sizes to which one request or response may still expand: a few bytes can mean gigabytes."""
 
     entries: int = 600_000
-    """Records, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
+    """Remaining number of records and list entries; each takes some hundred bytes of memory."""
     unpacked_bytes: int = 128 << 20
 
     def take(self, entries: int) -> None:
         if not 0 <= entries <= self.entries:
-            raise Malformed(f"{entries:,} entries, where {self.entries:,} more are read")
+            raise Malformed(f"{entries:,} entries; the limit that is left is {self.entries:,}")
         self.entries -= entries
 
 
 def record_sets(data: bytes | memoryview, bounds: Bounds) -> tuple[list[Document], list[str], int]:
-    """The sets, why some of them could not be read, and how many bytes are left of one that was cut.
+    """Return the record sets, the reasons for undecodable ones, and the number of bytes of a truncated set.
 
-    A broker cuts the last one where its answer is full, and clients leave it out.
+    A broker truncates the last set at the size limit of its response, and clients ignore it.
     """
     view = memoryview(data)
     sets, reasons, at = list[Document](), list[str](), 0
@@ -67,7 +66,7 @@ def _places(view: memoryview) -> Iterator[tuple[int, int]]:
         if end > len(view):
             return
         if end <= at + _MAGIC_AT:
-            raise Malformed(f"a set of records of {length} bytes")
+            raise Malformed(f"a record set of {length} bytes")
         yield at, end
         at = end
 
@@ -81,13 +80,13 @@ def _as_it_is(view: memoryview, reason: str) -> Document:
 
 
 def undecoded(found: bytes | memoryview, reason: str) -> Document:
-    """Bytes that could not be read; an object, which no reader takes for something that it knows."""
+    """Return undecodable bytes as an object that no reader takes for decoded records."""
     return {"base64": b64encode(found).decode(), "reason": reason}
 
 
 def _set(view: memoryview, bounds: Bounds) -> Document:
     if view[_MAGIC_AT] != _CURRENT:
-        raise Malformed(f"records of the old form {view[_MAGIC_AT]}")
+        raise Malformed(f"records of the old format {view[_MAGIC_AT]}")
     head = _HEAD.unpack_from(view)
     offset, length, leader, magic, crc, attributes, last, base, most, pid, epoch, seq, count = head
     bounds.take(count)
@@ -109,7 +108,9 @@ def _set(view: memoryview, bounds: Bounds) -> Document:
     }
     if attributes & _LOG_APPEND:
         for record in document["records"]:
-            record["timestamp"] = str(most)  # the broker's time is one for all of them
+            record["timestamp"] = str(
+                most
+            )  # with LogAppendTime all records have the timestamp of their set
     if offset:
         document["baseOffset"] = str(offset)
     if last:
@@ -136,12 +137,12 @@ def _records(data: bytes | memoryview, count: int, is_control: bool) -> list[Doc
         found.append(_control(data, at) if is_control else _record(data, at))
         at = end
     if at != len(data):
-        raise Malformed(f"{len(data) - at} bytes are left after {count} records")
+        raise Malformed(f"{len(data) - at} bytes follow after {count} records")
     return found
 
 
 def _record(data: bytes, at: int) -> Document:
-    """One record: its lengths and deltas are numbers whose sign is their last bit."""
+    """Decode one record, whose lengths and deltas are zigzag varints."""
     record: Document = {}
     delta, at = _number(data, at + 1)
     if delta:
@@ -163,7 +164,7 @@ def _record(data: bytes, at: int) -> Document:
 
 
 def _control(data: bytes, at: int) -> Document:
-    """A marker of a transaction: its kind, as Kafka writes it into the key."""
+    """Decode a control record: the key contains its type."""
     marker = _record(data, at)
     raw: Document = {
         name: marker[name] for name in ("timestampDelta", "offsetDelta") if name in marker
@@ -176,7 +177,7 @@ def _control(data: bytes, at: int) -> Document:
 
 
 def _put(record: Document, name: str, data: bytes, at: int) -> int:
-    """A text where the bytes are one, and base64 where they are not."""
+    """Add the bytes as text if they are UTF-8, otherwise as base64."""
     size, at = _number(data, at)
     if size < 0:
         return at
@@ -205,4 +206,4 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
         if shift > 63:
-            raise Malformed("a number of more than ten bytes")
+            raise Malformed("a varint of more than ten bytes")

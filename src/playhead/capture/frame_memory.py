@@ -1,13 +1,13 @@
-"""Bounds the memory of frames on their way: those that are not whole yet, and those that nobody takes.
+"""Limits the memory of buffered frames: incomplete ones, and those that the receiver does not read.
 
-A frame is passed on when it is whole, so half of one has to be held, and a client that sends halves, or
-reads nothing of what it asked for, could fill the memory. When there is too much of it only the end that
-holds some for the longest time may go on; it becomes whole, or it is ended for standing still.
+A frame is forwarded when it is complete, so incomplete frames are buffered. A client that sends partial frames,
+or does not read its responses, could fill the memory. Above the limit, only the side that has buffered bytes
+for the longest time may continue: it completes its frame, or its connection is closed because it is stalled.
 """
 
 from typing import Protocol
 
-_WHY = "frames on their way fill the memory"
+_WHY = "buffered frames fill the memory"
 
 
 class End(Protocol):
@@ -21,7 +21,7 @@ class End(Protocol):
 
 
 class Halves:
-    """Who holds how much; only the thread that forwards calls it."""
+    """Counts the buffered bytes of each side; called by the forwarding thread only."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -31,7 +31,7 @@ class Halves:
         self.is_full = False
 
     def changed(self, end: End) -> None:
-        """This end holds more than before, or less."""
+        """Update the buffered bytes of this side."""
         before, now = self._held.get(end, 0), end.held_bytes
         if now:
             self._held[end] = now
@@ -50,13 +50,13 @@ class Halves:
             self._let_first_go()
 
     def gone(self, end: End) -> None:
-        """It is closed, and holds nothing any more."""
+        """Forget this side, which is closed."""
         self.total_bytes -= self._held.pop(end, 0)
         if self.is_full:
             self._let_first_go()
 
     def look(self) -> None:
-        """Called now and then: while memory is full, who stood still since the last time is ended."""
+        """Close the first side if memory is full and it has not moved since the previous call; called at intervals."""
         first = next(iter(self._held), None) if self.is_full else None
         if first is None:
             self._stood = None
@@ -64,7 +64,7 @@ class Halves:
         stands = (first, self._held[first])
         if stands == self._stood:
             self._stood = None
-            first.give_up(f"it stood still while {_WHY}")
+            first.give_up(f"it was stalled while {_WHY}")
         else:
             self._stood = stands
 

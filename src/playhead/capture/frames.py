@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into Kafka's frames, wherever the network has cut it."""
+"""Splits a stream of bytes into Kafka frames."""
 
 import struct
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from typing import Final
 
 SIZE_BYTES: Final = 4
 MOST_BYTES: Final = 256 << 20
-"""Brokers take 100 MiB unless told otherwise; and what TLS begins with would be 352 MiB."""
+"""The default limit of brokers is 100 MiB; the first bytes of a TLS handshake would mean 352 MiB."""
 _SIZE: Final = struct.Struct(">i")
-# What else people speak to a port, by how it begins.
+# Other protocols, by their first bytes.
 _STRANGERS: Final = {
     b"\x16\x03": "TLS",
     b"GET ": "HTTP",
@@ -19,23 +19,23 @@ _STRANGERS: Final = {
 
 
 class NotKafka(Exception):
-    """Bytes that cannot be the length of a frame; `speaks` is what they look like instead."""
+    """The bytes are not the length of a frame; `speaks` is the protocol that they look like."""
 
     def __init__(self, begins: bytes) -> None:
         self.begins = begins
         words = (name for start, name in _STRANGERS.items() if begins.startswith(start))
         self.speaks = next(words, None)
-        super().__init__(f"{begins.hex(' ')} is no length of a frame")
+        super().__init__(f"{begins.hex(' ')} is not the length of a frame")
 
 
 class Framer:
-    """Takes bytes as they come, and gives whole frames, each with the four bytes of its length."""
+    """Collects received bytes, and yields complete frames, each with its length of four bytes."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def take(self, data: bytes) -> Iterator[bytes]:
-        """The frames that are whole with these bytes."""
+        """Yield the frames that these bytes complete."""
         if not self._held:
             whole = _whole(data)
             if whole is not None:
@@ -51,7 +51,7 @@ class Framer:
                 end = at + SIZE_BYTES + size_of(held, at)
                 if end > len(held):
                     break
-                # One copy, not two: the frame outlives what is held.
+                # Copy once: the frame outlives the buffer.
                 with memoryview(held) as view:
                     frame = bytes(view[at:end])
                 at = end
@@ -62,12 +62,12 @@ class Framer:
 
     @property
     def held_bytes(self) -> int:
-        """Of a frame that is not whole yet."""
+        """Buffered bytes of the incomplete frame."""
         return len(self._held)
 
 
 def size_of(data: bytes | bytearray, at: int = 0) -> int:
-    """The length that a frame announces."""
+    """Return the length of the frame that begins at `at`; raises `NotKafka`."""
     (size,) = _SIZE.unpack_from(data, at)
     if not 0 <= size <= MOST_BYTES:
         raise NotKafka(bytes(data[at : at + SIZE_BYTES]))
@@ -75,12 +75,12 @@ def size_of(data: bytes | bytearray, at: int = 0) -> int:
 
 
 def framed(body: bytes) -> bytes:
-    """With its length before it."""
+    """Return the body with its length in front."""
     return _SIZE.pack(len(body)) + body
 
 
 def _whole(data: bytes) -> bytes | None:
-    """The bytes when they are one frame and nothing else, as they mostly are."""
+    """Return the bytes if they are exactly one frame, the usual case; else None."""
     if len(data) < SIZE_BYTES or SIZE_BYTES + size_of(data) != len(data):
         return None
     return data

@@ -1,4 +1,4 @@
-"""One local port for each broker, opened when a response first names the broker."""
+"""Opens one local port per broker, when a response first contains the broker's address."""
 
 import asyncio
 import socket
@@ -13,21 +13,22 @@ _MOST: Final = 1_000
 _BACKLOG: Final = 1_024
 _TRIES: Final = 500
 Welcome = Callable[[HostPort], asyncio.Protocol]
-"""Makes the protocol of a client that has come to the port of this broker."""
+"""Makes the asyncio protocol of a client that connects to the port of this broker."""
 
 
 class PortTaken(Unavailable):
-    """Somebody else listens there."""
+    """Another process listens at the address."""
 
     def __init__(self, place: HostPort, *, reason: str) -> None:
         self.place, self.reason = place, reason
         super().__init__(
-            f"cannot listen at {place}: {reason}", hint="--listen takes another port; 0 a free one"
+            f"cannot listen at {place}: {reason}",
+            hint="choose another port with --listen; port 0 takes a free one",
         )
 
 
 class Listeners:
-    """The local ports, by the broker that stands behind each."""
+    """The local ports, by broker."""
 
     def __init__(self, listen: HostPort, upstream: HostPort, advertise: str | None) -> None:
         self._listen, self._upstream = listen, upstream
@@ -41,21 +42,21 @@ class Listeners:
         self._welcome: Welcome | None = None
 
     def open(self, welcome: Welcome) -> None:
-        """Let clients in; called in the loop."""
+        """Accept clients; called in the proxy's thread."""
         self._welcome = welcome
         self._serve(self._first, self._upstream)
 
     def translate(self, host: str, port: int) -> tuple[str, int]:
-        """From a broker's address to the port here that leads to it."""
+        """Return the local address for a broker's address."""
         broker = HostPort(host, port)
         if host == self._advertise and port in self._ports.values():
-            return host, port  # the broker tells clients of us already
+            return host, port  # the broker advertises the proxy's address already
         if broker not in self._ports:
             self._ports[broker] = self._open_for(broker)
         return self._advertise, self._ports[broker]
 
     def known(self) -> dict[str, str]:
-        """The address here of every broker."""
+        """Return the local address of each broker."""
         return {
             str(broker): shown_place(self._advertise, port)
             for broker, port in dict(self._ports).items()
@@ -74,7 +75,7 @@ class Listeners:
         return int(door.getsockname()[1])
 
     def _free(self) -> socket.socket:
-        """The next port after the last that can be had."""
+        """Listen at the next free port after the previous one."""
         for _ in range(_TRIES):
             place, self._next = self._listen._replace(port=self._next), self._next + 1
             try:
@@ -84,7 +85,7 @@ class Listeners:
         return _bound(self._listen._replace(port=0))
 
     def _serve(self, door: socket.socket, broker: HostPort) -> None:
-        # It listens already: who comes before the server is there waits in the kernel.
+        # The socket listens already: clients wait in the kernel's queue until the server accepts them.
         task = asyncio.get_running_loop().create_task(self._serve_soon(door, broker))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -97,7 +98,7 @@ class Listeners:
 
 
 def _bound(place: HostPort) -> socket.socket:
-    """A socket that listens."""
+    """Return a listening socket."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
             place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

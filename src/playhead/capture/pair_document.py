@@ -1,4 +1,4 @@
-"""Makes a pair of request and response into the document that captured traffic is made of."""
+"""Builds the document of captured traffic for a request and its response."""
 
 import os
 from base64 import b64encode
@@ -21,7 +21,7 @@ from playhead.capture.protocol import (
 )
 from playhead.version import __version__
 
-# What proves who somebody is, or may hold a password: only its name and its size are kept.
+# These requests contain credentials or may contain a password: only the name and the size are recorded.
 _NAMES_WITHHELD: Final = frozenset(
     {
         "SaslAuthenticate",
@@ -41,11 +41,11 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Between a client and a broker, through us."""
+    """A client's connection to a broker through the proxy."""
 
     number: int
     broker: str
-    """As the cluster advertises it."""
+    """The broker's address, as the cluster advertises it."""
     begun_ns: int
     connected_ns: int
     client_host: str
@@ -55,28 +55,28 @@ class Connection:
 
 
 class Captured(NamedTuple):
-    """A request and its response, each with its length before it, as they passed."""
+    """A request and its response as forwarded, each with its length in front."""
 
     connection: int
     at_ns: int
     took_ns: int
     request: bytes
     response: bytes
-    """Empty when there was none."""
+    """The response; empty if there was none."""
     request_bytes: int
     response_bytes: int
     was_awaited: bool
-    """Whether the client wanted a response."""
+    """Whether the client expects a response."""
 
 
 @cache
 def is_withheld(api: int) -> bool:
-    """Whether nothing but name and size of it may be written down."""
+    """Return whether only name and size of the request may be recorded."""
     return name_of(api) in _NAMES_WITHHELD
 
 
 class Topics:
-    """Which name belongs to which id, as far as responses have told."""
+    """Topic names by topic id, as far as responses contained both."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -87,7 +87,7 @@ class Topics:
                 self._names[topic["topicId"]] = topic["name"]
 
     def name(self, document: Document) -> None:
-        """Put the names to ids that stand there without one."""
+        """Add the names to topic ids without a name."""
         for topic in document.get("topics", ()):
             known = self._names.get(topic.get("topicId", ""))
             if known and not topic.get("name"):
@@ -95,14 +95,14 @@ class Topics:
 
 
 class Described(NamedTuple):
-    """A document of captured traffic, and why parts of it could not be read."""
+    """A document of captured traffic, and the reasons why parts of it could not be decoded."""
 
     document: Document
     reasons: list[str]
 
 
 class Describer:
-    """Describes pairs, one after the other; remembers connections and topics."""
+    """Builds the documents of pairs in order; remembers connections and topics."""
 
     def __init__(self) -> None:
         self.connections: dict[int, Connection] = {}
@@ -150,7 +150,7 @@ class Describer:
         where: tuple[bytes, int],
         reasons: list[str],
     ) -> None:
-        """The fields under the name that Kafka has for them, or all bytes when they are not as defined."""
+        """Add the fields under Kafka's name for them, or all bytes if they do not match their schema."""
         (api, version, side), (frame, at) = what, where
         try:
             fields, found = decoded(api, version, side, frame, at)
@@ -234,7 +234,7 @@ def moment(at_ns: int) -> str:
 
 
 def partitions_of(document: Document) -> Iterator[tuple[str | None, Document]]:
-    """Every partition that stands in a pair, with the name of its topic."""
+    """Yield every partition in a pair, with the name of its topic."""
     kafka: dict[str, Any] = document["kafka"]
     for side in ("request", "response"):
         for fields in kafka.get(side, {}).values():

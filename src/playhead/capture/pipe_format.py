@@ -1,4 +1,4 @@
-"""How pairs get from the process that forwards them to the one that writes them down."""
+"""The wire format in which the proxy sends pairs to the recorder process."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ _IS_PAIR, _IS_CONNECTION, _IS_END = 1, 2, 3
 
 
 class Ended(NamedTuple):
-    """A connection of which no further pair comes."""
+    """A connection that has ended: no further pair of it follows."""
 
     connection: int
 
@@ -29,7 +29,7 @@ def packed_end(connection: int) -> bytes:
 
 
 def packed_head(found: Captured) -> bytes:
-    """What goes before the request and the response of a pair."""
+    """Return the header of a pair, which precedes its request and response."""
     return _PAIR.pack(
         _IS_PAIR,
         found.connection,
@@ -47,13 +47,13 @@ Passed = Captured | Connection | Ended
 
 
 class Unpacker:
-    """Takes bytes as they come."""
+    """Decodes received bytes into connections, ends and pairs."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def take(self, data: bytes) -> Iterator[Passed]:
-        """What is whole with these bytes."""
+        """Yield what these bytes complete."""
         held = self._held
         held += data
         at = 0

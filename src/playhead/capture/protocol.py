@@ -1,4 +1,4 @@
-"""What Kafka's protocol looks like, by API and version, from the definitions that Kafka itself is made of."""
+"""The schemas of Kafka's requests and responses, by API and version, from Kafka's own definitions."""
 
 import json
 import re
@@ -18,7 +18,7 @@ MOST_TAGS: Final = 256
 
 
 class Malformed(Exception):
-    """Bytes that are not what the protocol says of them; never shown, always counted."""
+    """Bytes that do not match the protocol; counted by reason."""
 
 
 class Field(NamedTuple):
@@ -26,30 +26,30 @@ class Field(NamedTuple):
 
     name: str
     kind: str
-    """`int32`, `string`, `records` …; `struct` when it has fields; with `[]` before it for a list."""
+    """`int32`, `string`, `records` …; `struct` if it has fields; prefixed with `[]` for a list."""
     is_nullable: bool
     tag: int | None
     fields: "tuple[Field, ...]"
 
 
 class ProtocolShape(NamedTuple):
-    """A request or a response in one version."""
+    """The schema of a request or a response in one version."""
 
     name: str
     is_flexible: bool
-    """Whether it has lengths of one byte upwards, and tagged fields."""
+    """Whether it is a flexible version: compact lengths and tagged fields."""
     fields: tuple[Field, ...]
 
 
 class Header(NamedTuple):
-    """The head of a request."""
+    """The header of a request."""
 
     api: int
     version: int
     correlation: int
     client: str | None
     body_at: int
-    """Where what follows it begins, tagged fields of the head left behind."""
+    """Position of the body, after the tagged fields of the header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Api:
 
 @cache
 def apis() -> dict[int, _Api]:
-    """Every API that clients may call, by its number."""
+    """Return every API that clients may call, by its key."""
     text = files(__package__).joinpath(_FILE).read_text(encoding="utf-8")
     return {
         int(key): _Api(api["name"], api["forms"]) for key, api in json.loads(text)["apis"].items()
@@ -75,21 +75,21 @@ def apis() -> dict[int, _Api]:
 
 
 def name_of(api: int) -> str:
-    """`Fetch`; a number for one that nobody here knows."""
+    """Return the name, such as `Fetch`; the key for an unknown API."""
     known = apis().get(api)
     return known.name if known else f"API {api}"
 
 
 @cache
 def constant_of(api: int) -> str:
-    """`KAFKA_API_KEY_FIND_COORDINATOR`."""
+    """Return the constant, such as `KAFKA_API_KEY_FIND_COORDINATOR`."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|\s+", "_", name_of(api))
     return f"KAFKA_API_KEY_{words.upper()}"
 
 
 @cache
 def known_versions(api: int) -> tuple[int, int] | None:
-    """The first and the last version that is understood; all between them are."""
+    """Return the first and the last supported version."""
     known = apis().get(api)
     if known is None:
         return None
@@ -105,11 +105,11 @@ def is_known(api: int, version: int) -> bool:
 
 @cache
 def shape_of(api: int, side: Side, version: int) -> ProtocolShape:
-    """What a request or a response of this version looks like; `is_known` says whether there is one."""
+    """Return the schema of a request or a response; raises `Malformed` if `is_known` is false."""
     known = apis().get(api)
     form = known.form(version) if known else None
     if known is None or form is None:
-        raise Malformed(f"{name_of(api)} version {version} is not known")
+        raise Malformed(f"{name_of(api)} version {version} is unknown")
     said = form[side]
     fields = _fields(said["fields"], version)
     name = f"{known.name}{'Request' if side == 'request' else 'Response'}"
@@ -117,7 +117,7 @@ def shape_of(api: int, side: Side, version: int) -> ProtocolShape:
 
 
 def _fields(found: list[list[Any]], version: int) -> tuple[Field, ...]:
-    """The fields that this version has, in their order."""
+    """Return the fields of this version, in order."""
     kept = []
     for name, kind, versions, nullable, tag, tagged, inner in found:
         if not _holds(versions, version):
@@ -135,14 +135,14 @@ def _holds(versions: list[int] | None, version: int) -> bool:
 
 @cache
 def response_head_bytes(api: int, version: int) -> int:
-    """How much stands before the body: the correlation, and tags in flexible versions but one."""
+    """Return the size of the response header: the correlation id and, in flexible versions, tagged fields."""
     if api == API_VERSIONS:
-        return 4  # whoever asks for the versions cannot know yet which head is understood
+        return 4  # a client that requests ApiVersions does not know yet which header version is supported
     return 5 if shape_of(api, "response", version).is_flexible else 4
 
 
 def read_head(frame: bytes | bytearray | memoryview) -> tuple[int, int, int]:
-    """API, version and correlation of a request, whatever its version."""
+    """Return API key, version and correlation id of a request of any version."""
     if len(frame) < _SHORTEST_HEADER:
         raise Malformed(f"a request of {len(frame)} bytes")
     api, version, correlation = struct.unpack_from(">hhi", frame)
@@ -150,7 +150,7 @@ def read_head(frame: bytes | bytearray | memoryview) -> tuple[int, int, int]:
 
 
 def read_header(frame: bytes) -> Header:
-    """The whole head of a request whose version is known."""
+    """Return the header of a request whose version is known."""
     try:
         api, version, correlation, size = _HEADER.unpack_from(frame)
         at = _HEADER.size
@@ -161,18 +161,18 @@ def read_header(frame: bytes) -> Header:
         if shape_of(api, "request", version).is_flexible:
             at = past_tags(frame, at)
     except (struct.error, IndexError) as exc:
-        raise Malformed(f"a head that ends early: {exc}") from exc
+        raise Malformed(f"the header ends early: {exc}") from exc
     if at > len(frame):
-        raise Malformed("a head that ends early")
+        raise Malformed("the header ends early")
     return Header(api, version, correlation, client, at)
 
 
 def past_tags(data: bytes, at: int) -> int:
-    """Where tagged fields end, none of which is looked at."""
+    """Return the position after the tagged fields, without reading them."""
     count, at = varint(data, at)
     if count > MOST_TAGS:
-        # Kafka knows a few of them; who forwards has no time for millions.
-        raise Malformed(f"a head of {count:,} tagged fields")
+        # Kafka defines a few tagged fields; millions would block the forwarding thread.
+        raise Malformed(f"a header with {count:,} tagged fields")
     for _ in range(count):
         _, at = varint(data, at)
         size, at = varint(data, at)
@@ -181,7 +181,7 @@ def past_tags(data: bytes, at: int) -> int:
 
 
 def varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
-    """An unsigned number of one to five bytes, and where it ends."""
+    """Return an unsigned varint of one to five bytes, and the position after it."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -198,7 +198,7 @@ def varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
 
 
 def as_varint(value: int) -> bytes:
-    """As `varint` reads it, in as few bytes as there can be."""
+    """Return the shortest encoding of an unsigned varint."""
     said = bytearray()
     while value >= 0x80:
         said.append(value & 0x7F | 0x80)

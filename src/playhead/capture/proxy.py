@@ -1,4 +1,4 @@
-"""The proxy as a whole: its ports, its relays, the process that writes down, and an end in good order."""
+"""Runs the proxy: its ports, its relays, the recorder process, and an orderly shutdown."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ _LOOK_EVERY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where the proxy stands, and how it copies."""
+    """The addresses of the proxy, and how it records."""
 
     listen: HostPort
     upstream: HostPort
@@ -38,11 +38,11 @@ class Setting:
     memory_bytes: int = 64 << 20
     advertise: str | None = None
     networks: Networks | None = None
-    """Who may come; None where only this machine can."""
+    """Networks whose clients are accepted; None if the address is loopback."""
 
 
 class Proxy:
-    """Runs in a thread of its own, so that a terminal that takes no more stops no traffic."""
+    """Runs in its own thread, so that a blocked terminal does not stop traffic."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -63,16 +63,16 @@ class Proxy:
         self._told: dict[str, Any] = {}
         self._listening: Thread | None = None
 
-    # --- asked from outside -----------------------------------------------------------------
+    # --- called from outside ----------------------------------------------------------------
 
     def start(self) -> None:
         Thread(target=self._run, name="capture", daemon=True).start()
 
     def stop(self) -> None:
-        """Close the ports and the connections, write down what was taken, and end."""
+        """Close the ports and the connections, record the remaining pairs, and stop."""
         self._is_stopped = True
         if self._loop is not None and self._stopping is not None:
-            with suppress(RuntimeError):  # it has ended by itself, and its loop is closed
+            with suppress(RuntimeError):  # the thread has ended already, and its loop is closed
                 self._loop.call_soon_threadsafe(self._stopping.set)
 
     def counts(self) -> Counts:
@@ -102,10 +102,10 @@ class Proxy:
         )
 
     def scribe_error(self) -> str | None:
-        """Why nothing is written down any more."""
+        """Return why recording has stopped; None if it runs."""
         found: str | None = self._told.get("error")
         if found is None and self.tap.is_broken and not self._is_stopped:
-            return "the process that writes down has ended"
+            return "the recorder process has ended"
         return found
 
     def _lost_with_the_scribe(self, handed: int, known: int) -> int:
@@ -115,7 +115,7 @@ class Proxy:
             else 0
         )
 
-    # --- asked by relays --------------------------------------------------------------------
+    # --- called by relays -------------------------------------------------------------------
 
     def admits(self, host: str) -> bool:
         return self._setting.networks is None or self._setting.networks.admit(host)
@@ -153,7 +153,7 @@ class Proxy:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as exc:  # noqa: BLE001  whatever it is, the command has to hear of it
+        except BaseException as exc:  # noqa: BLE001  the command reports any error
             self.error = exc
         finally:
             self.ended.set()
@@ -164,7 +164,7 @@ class Proxy:
             self._stopping.set()
         apis()
         await self._start_scribe()
-        # What was imported lives as long as we do: no collection has to look at it again.
+        # Imported objects live as long as the process, so the garbage collector can skip them.
         gc.collect()
         gc.freeze()
         self.doors.open(lambda broker: Relay(self, (broker.host, broker.port), str(broker)).client)
@@ -186,7 +186,7 @@ class Proxy:
             self._look_at_unanswered()
 
     def _look_at_unanswered(self) -> None:
-        """Memory that is full of requests which nobody answers would hold everybody back for ever."""
+        """Close a relay whose requests stay unanswered while they fill the memory and block all clients."""
         standing = [each for each in self._relays if each.stands_still()]
         if not self.is_holding:
             return
@@ -195,10 +195,10 @@ class Proxy:
             if left <= self._setting.memory_bytes // 2:
                 break
             left -= relay.unanswered_bytes
-            relay.give_up("its requests fill the memory, and have no answer")
+            relay.give_up("its unanswered requests fill the memory")
 
     async def _start_scribe(self) -> None:
-        """The process, with a line to it that tells when it is full, and one back."""
+        """Start the recorder process, with a pipe to it that reports when it is full, and one back."""
         here, there = socket.socketpair()
         here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
         with there:
@@ -209,7 +209,7 @@ class Proxy:
                 ],
                 stdin=there.fileno(),
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # a Ctrl-C is for us, and it ends when we have told all
+                start_new_session=True,  # Ctrl-C reaches the proxy only; the recorder ends when its input ends
             )
         self._listening = Thread(target=self._listen, name="scribe", daemon=True)
         self._listening.start()

@@ -1,7 +1,7 @@
-"""The process that writes captured pairs down: it reads them from a line until that ends.
+"""The recorder process: reads captured pairs from a pipe until it closes, and writes the snapshot.
 
-It is a process of its own because to decode takes a processor, and who forwards traffic must not
-wait for one. What it has done it tells on its standard output, one JSON document on each line.
+It is a separate process because decoding needs a core that the forwarding thread must not wait for. It
+reports its counts on standard output, one JSON document per line.
 """
 
 import json
@@ -33,32 +33,32 @@ _MOST_REASONS: Final = 100
 
 @dataclass(slots=True)
 class RecorderConfig:
-    """What the scribe is to do; travels as JSON on its command line."""
+    """The settings of the recorder; passed as JSON on its command line."""
 
     folder: str
     rotate_bytes: int | None = None
     rotate_seconds: float | None = None
     topics: list[str] = field(default_factory=list)
-    """Patterns of names; none is all topics."""
+    """Patterns of topic names; empty means all topics."""
     redact: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class RecorderStats:
-    """What has been done so far."""
+    """The counts so far."""
 
     pairs: int = 0
     left_out: int = 0
-    """Pairs that speak only of topics that were not asked for."""
+    """Pairs about topics that do not match --topics."""
     unreadable: int = 0
-    """Pairs with a head that says nothing; none of theirs is written."""
+    """Pairs whose header cannot be decoded; they are not written."""
     records: int = 0
     written_bytes: int = 0
     files: int = 0
     redacted_fields: int = 0
     redacted_values: int = 0
     undecodable: dict[str, int] = field(default_factory=dict)
-    """By API, version and reason; what could not be read is there as bytes."""
+    """Pairs that could not be decoded, by API, version and reason; they are recorded as bytes."""
     error: str | None = None
 
     def as_line(self) -> bytes:
@@ -67,7 +67,7 @@ class RecorderStats:
 
 
 class Recorder:
-    """Describes pairs, redacts them and writes them down."""
+    """Decodes pairs, redacts them and writes them to the snapshot."""
 
     def __init__(self, order: RecorderConfig, snapshot: Snapshot) -> None:
         self._topics = order.topics
@@ -76,7 +76,7 @@ class Recorder:
         self._describer = Describer()
         self._reasons: Counter[str] = Counter()
         self._on_their_way: deque[int] = deque()
-        """How many records each line has that is not written yet."""
+        """Number of records of each line that is not written yet."""
         self.done = RecorderStats()
 
     def take(self, found: Passed) -> None:
@@ -122,7 +122,7 @@ class Recorder:
         self._reasons[said] += 1
 
     def _keep_wanted(self, document: Document) -> bool:
-        """Leave out records of other topics; False when the pair was about nothing else."""
+        """Remove partitions of other topics; returns False if none is left."""
         spoke, kept = False, False
         for name, partition in partitions_of(document):
             spoke = True
@@ -163,7 +163,7 @@ def _take_all(scribe: Recorder, snapshot: Snapshot) -> None:
         has_come = bool(select.select([source], [], [], 0)[0])
         now_s = time.monotonic()
         if not has_come:
-            snapshot.flush()  # nothing more has come: what is in memory must not wait for it
+            snapshot.flush()  # flush when idle, so that pairs do not stay in memory
         if now_s - told_s >= _TELL_EVERY_S:
             told_s = now_s
             snapshot.tick()
@@ -173,7 +173,7 @@ def _take_all(scribe: Recorder, snapshot: Snapshot) -> None:
                 told = line
         if not has_come:
             select.select([source], [], [], _TELL_EVERY_S)
-            # Who forwards needs the processor more: what comes in a moment is taken at once.
+            # The forwarding thread needs the core more: sleep briefly, and read several pairs at once.
             time.sleep(_GATHER_S)
             continue
         data = os.read(source, _READ_BYTES)
@@ -184,7 +184,7 @@ def _take_all(scribe: Recorder, snapshot: Snapshot) -> None:
 
 
 def _put(line: bytes) -> None:
-    # Whoever wanted to know may be gone; what came is written down all the same.
+    # The proxy may have ended; pairs that were received are written anyway.
     with suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), line)
 

@@ -1,8 +1,8 @@
-"""Takes a copy of what passes, in bounded memory, and hands it to the process that writes it down.
+"""Copies forwarded pairs into a bounded buffer, and sends them to the recorder process.
 
-Only the thread that forwards calls it. When memory is full, `drop` leaves pairs out and counts them;
-`block` says so, and whoever forwards then takes no more requests until there is room. Responses to
-what was asked before are always taken, or nothing would ever get free again.
+Only the forwarding thread calls it. When the buffer is full, `drop` leaves pairs out and counts them; `block`
+makes the relays stop reading requests until there is space. Responses to earlier requests are always
+read, because otherwise no space would be freed.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from playhead.capture.pipe_format import packed_connection, packed_end, packed_h
 from playhead.capture.protocol import read_header
 
 OnSlow = Literal["block", "drop"]
-# What a pair costs beside its bytes, in this process: millions of requests of a few bytes are much.
+# The overhead of a pair in this process, which matters for millions of small requests.
 PAIR_BYTES: Final = 640
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request on its way, and what is kept of it."""
+    """A request without a response yet, and its copy."""
 
     api: int
     version: int
@@ -32,17 +32,17 @@ class Exchange:
     at_ns: int
     size: int
     request: bytes | None
-    """None when memory was full."""
+    """The copy; None if the buffer was full."""
     was_awaited: bool = True
 
     @property
     def held_bytes(self) -> int:
-        """What is kept of it takes so much memory."""
+        """Memory that the copy takes, in bytes."""
         return 0 if self.request is None else PAIR_BYTES + len(self.request)
 
 
 class RecorderQueue(asyncio.Protocol):
-    """The end of the line to the scribe; asyncio tells it when the line is full and when it is free."""
+    """The pipe to the recorder; asyncio calls `pause_writing` when it is full and `resume_writing` later."""
 
     def __init__(self, most_bytes: int, on_slow: OnSlow, hold: Callable[[bool], None]) -> None:
         self._most, self._on_slow, self._hold = most_bytes, on_slow, hold
@@ -57,7 +57,7 @@ class RecorderQueue(asyncio.Protocol):
         self.dropped = 0
         self.handed = 0
         self.waiting = 0
-        """Pairs that are still here."""
+        """Pairs that are not written to the pipe yet."""
 
     # --- called by asyncio ------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class RecorderQueue(asyncio.Protocol):
         self._line = transport
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The scribe is gone: traffic goes on, and all that is captured from now on is dropped."""
+        """The recorder has ended: traffic continues, and all further pairs are dropped."""
         self.is_broken = True
         self.dropped += self.waiting
         self.waiting = self.held_bytes = 0
@@ -80,19 +80,19 @@ class RecorderQueue(asyncio.Protocol):
         self._line_is_full = False
         self._pump()
 
-    # --- called by those who forward --------------------------------------------------------
+    # --- called by relays --------------------------------------------------------
 
     def connected(self, connection: Connection) -> None:
-        """The scribe hears of it with its first pair: who comes and goes without one costs nothing."""
+        """Register a connection; it is sent to the recorder with its first pair only."""
         self._untold[connection.number] = connection
 
     def gone(self, number: int) -> None:
-        """No further pair of this connection comes."""
+        """Note that the connection has ended."""
         if self._untold.pop(number, None) is None:
             self._put(0, (packed_end(number),))
 
     def begin(self, exchange: Exchange) -> None:
-        """Keep the request, if there is room."""
+        """Copy the request, if there is space."""
         assert exchange.request is not None  # noqa: S101
         if is_withheld(exchange.api):
             exchange.request = _head_of(exchange.request)
@@ -103,7 +103,7 @@ class RecorderQueue(asyncio.Protocol):
         self._grow(size)
 
     def end(self, exchange: Exchange, response: bytes, now_ns: int) -> None:
-        """Hand the pair over; an empty response is one that never came."""
+        """Send the pair to the recorder; an empty response means that there was none."""
         held = exchange.held_bytes
         request, exchange.request = exchange.request, None
         if request is None:
@@ -133,14 +133,14 @@ class RecorderQueue(asyncio.Protocol):
         self._put(held + len(kept), (*told, packed_head(found), request, kept))
 
     async def finish(self) -> None:
-        """Return when all that was handed over is on the line, and the line is closed."""
+        """Return when all pairs are written to the pipe, and the pipe is closed."""
         while self._queue and not self.is_broken:
             await asyncio.sleep(0.01)
         if self._line is not None:
-            self._line.close()  # what it still holds goes out first
+            self._line.close()  # buffered bytes are sent first
 
     def give_up(self) -> None:
-        """End the line at once, whatever is on it."""
+        """Close the pipe at once, and discard its buffer."""
         if self._line is not None:
             self._line.abort()
 
@@ -169,7 +169,7 @@ class RecorderQueue(asyncio.Protocol):
         self._look_at_room()
 
     def _look_at_room(self) -> None:
-        """Hold requests back when memory is full, and let them come when half of it is free."""
+        """Stop reading requests when the buffer is full, and resume when half of it is free."""
         if self._on_slow != "block":
             return
         if self._is_holding:
@@ -182,5 +182,5 @@ class RecorderQueue(asyncio.Protocol):
 
 
 def _head_of(frame: bytes) -> bytes:
-    """What says which request it is, and nothing of what it holds."""
+    """Return the first bytes of a request, which identify it and contain none of its content."""
     return frame[: SIZE_BYTES + read_header(frame[SIZE_BYTES:]).body_at]

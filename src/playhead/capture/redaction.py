@@ -1,8 +1,8 @@
-"""Takes out of captured records what must not be written down, before anything is written.
+"""Removes sensitive data from captured records before they are written.
 
-`$.card.number` is a field of every value that is a JSON document; `key` and `value` are a whole key
-or value, `header:NAME` is what headers of that name hold. A value that cannot be looked into is
-taken out as a whole when a field was named: what cannot be seen cannot be promised to be gone.
+`$.card.number` is a field of each value that is a JSON document; `key` and `value` are the whole key or
+value; `header:NAME` is the value of the headers with that name. If a rule names a field and a value cannot be
+parsed, the whole value is removed, because the field may be in it.
 """
 
 import json
@@ -16,7 +16,7 @@ from playhead.capture.pair_document import partitions_of
 from playhead.grammar.cursor import Cursor
 
 REDACTED: Final = "[redacted]"
-FORMS: Final = 'written $.card.number, $.items[*].price, $["odd name"], key, value or header:NAME'
+FORMS: Final = 'write $.card.number, $.items[*].price, $["odd name"], key, value or header:NAME'
 _NAME: Final = re.compile(r"\.([^.\[\]\"'\s]+)")
 _BRACKET: Final = re.compile(r"""\[(?:([0-9]{1,9})|(\*)|"([^"]*)"|'([^']*)')\]""")
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
@@ -24,12 +24,12 @@ _DECODER: Final = json.JSONDecoder()
 _scan: Final[Any] = decoder.scanstring  # type: ignore[attr-defined]
 
 Step = str | int | None
-"""The name of a field, a place in a list, or None for all of them."""
+"""A field name, a list index, or None for all elements."""
 Steps = tuple[Step, ...]
 
 
 def parse_rule(text: str) -> "RedactionRule":
-    """One of the forms."""
+    """Parse a redaction rule; see FORMS."""
     phrase = Cursor.of(text, "--redact")
     rule = phrase.text
     if rule in ("key", "value"):
@@ -37,7 +37,7 @@ def parse_rule(text: str) -> "RedactionRule":
     if rule.startswith("header:") and len(rule) > len("header:"):
         return RedactionRule(rule, ())
     if not rule.startswith("$"):
-        raise phrase.refuse("it does not begin with $", hint=FORMS)
+        raise phrase.refuse("it does not start with $", hint=FORMS)
     at, steps = 1, list[Step]()
     while at < len(rule):
         name, bracket = _NAME.match(rule, at), _BRACKET.match(rule, at)
@@ -58,14 +58,14 @@ def parse_rule(text: str) -> "RedactionRule":
 
 
 class RedactionRule:
-    """What is to be taken out."""
+    """One redaction rule: its text, and its steps."""
 
     def __init__(self, text: str, steps: Steps) -> None:
         self.text, self.steps = text, steps
 
 
 class Redaction:
-    """Takes out what its rules name, and counts."""
+    """Applies redaction rules, and counts the redacted values."""
 
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
         self._paths = [rule.steps for rule in rules if rule.steps]
@@ -74,16 +74,16 @@ class Redaction:
             rule.text.removeprefix("header:") for rule in rules if rule.text.startswith("header:")
         }
         self.fields = 0
-        """Taken out of a document."""
+        """Fields replaced in JSON documents."""
         self.wholes = 0
-        """Values taken out as a whole, because nobody could look into them."""
+        """Values removed as a whole, because they could not be parsed."""
 
     @property
     def is_wanted(self) -> bool:
         return bool(self._paths or self._wholes or self._headers)
 
     def apply(self, document: Document) -> None:
-        """Change a pair so that it can be written down."""
+        """Redact a pair in place."""
         if not self.is_wanted:
             return
         for side in document["kafka"].values():
@@ -126,7 +126,7 @@ class Redaction:
 
 
 def _withhold(found: Document) -> None:
-    """Bytes that nobody could read may hold what was to be taken out."""
+    """Remove undecodable bytes, which may contain a redacted field."""
     if "undecoded" in found:
         found["undecoded"]["base64"] = REDACTED
 
@@ -148,7 +148,7 @@ def _spliced(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:
 
 
 def _walk(text: str, at: int, paths: list[Steps], found: Callable[[int, int], None]) -> int:
-    """Past a value, telling where those are that the paths lead to."""
+    """Return the position after a value; calls `found` for each value that a path leads to."""
     if () in paths:
         end = _DECODER.raw_decode(text, at)[1]
         found(at, end)

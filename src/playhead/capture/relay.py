@@ -1,7 +1,7 @@
-"""One client's connection and ours to its broker, and what passes between them, frame by frame.
+"""Forwards frames between a client and a broker.
 
-A frame is passed on as it came. Only a response that names versions or addresses is another one when
-it leaves; one that should be and cannot be ends the connection, so that no address gets past us.
+A frame is forwarded unchanged, except a response that contains API versions or broker addresses. If such a
+response cannot be rewritten, the connection is closed, so that no broker address reaches the client.
 """
 
 import asyncio
@@ -32,20 +32,19 @@ from playhead.capture.recorder_queue import Exchange, RecorderQueue
 _HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION: Final = struct.Struct(">i")
 _ROOM_BYTES: Final = 1 << 20
-# Responses with addresses this large are read in a thread of their own: 5 MB take 0.15 s, twice that
-# here, and more where each entry has an address. In one to Fetch, which is large all the time, there is
-# little to be walked over.
+# Larger responses with addresses are parsed in a separate thread: 5 MB take 0.15 s, twice that in this
+# thread, and more if each entry has an address. A Fetch response is often large, but has few fields to walk.
 _ASIDE_BYTES: Final = 64 << 10
 _FETCH_ASIDE_BYTES: Final = 8 << 20
-_ASIDE: Final = "a large response is being read"
-# Clients have a few on their way; each one costs more than the bytes of a small one.
+_ASIDE: Final = "a large response is being parsed"
+# Clients have a few requests in flight; each costs more memory than the bytes of a small request.
 _MOST_UNANSWERED: Final = 1_000
 _UNANSWERED: Final = "too many requests are unanswered"
 _PRODUCE_TEXT_FROM, _PRODUCE_FLEXIBLE_FROM = 3, 9
 
 
 class RelayHost(Protocol):
-    """Where relays belong: it knows the brokers, the tap, and keeps count."""
+    """The owner of relays: translates broker addresses, has the recorder queue, and counts."""
 
     tap: RecorderQueue
     halves: Halves
@@ -60,7 +59,7 @@ class RelayHost(Protocol):
 
 
 class _End(asyncio.Protocol):
-    """One of the two sides, as asyncio knows it."""
+    """The asyncio protocol of one of the two sides."""
 
     def __init__(self, relay: "Relay", name: str) -> None:
         self._relay, self.name = relay, name
@@ -79,7 +78,7 @@ class _End(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._relay.finished(self)
-        return True  # the other direction goes on
+        return True  # the other direction stays open
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._relay.lost(self)
@@ -94,16 +93,16 @@ class _End(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What is held of a frame that is not whole yet, and of frames that are not taken."""
+        """Buffered bytes of the incomplete frame, and of frames that the side does not read."""
         unsent = self.transport.get_write_buffer_size() if self.transport is not None else 0
         return self.framer.held_bytes + unsent + self._relay.behind_bytes(self)
 
     def give_up(self, why: str) -> None:
-        """End the connection and what is on its way."""
+        """Close the connection, and discard what is buffered."""
         self._relay.give_up(why)
 
     def hold_back(self, why: str) -> None:
-        """Read no more until that is over; there can be several reasons at once."""
+        """Stop reading for this reason; there can be several reasons at once."""
         if self.transport is not None and not self._held_back and not self.transport.is_closing():
             self.transport.pause_reading()
         self._held_back.add(why)
@@ -120,13 +119,13 @@ class _End(asyncio.Protocol):
                 self._relay.weigh(self)
 
     def end(self) -> None:
-        """Close it; what is on its way still goes."""
+        """Close the connection after sending what is buffered."""
         if self.transport is not None:
             self.transport.close()
 
 
 class Relay:
-    """Between one client and one broker."""
+    """The connections of one client and of the proxy to one broker."""
 
     def __init__(self, place: RelayHost, broker: tuple[str, int], shown: str) -> None:
         self._place, self._address, self.broker_name = place, broker, shown
@@ -137,26 +136,26 @@ class Relay:
         self.is_closed = False
         self._aside: asyncio.Task[None] | None = None
         self._behind: deque[bytes] = deque()
-        """Frames of the broker that wait for the large one before them."""
+        """Frames of the broker that are queued behind a large one."""
         self._connecting: asyncio.Task[None] | None = None
         self._stood: Exchange | None = None
 
     def other(self, end: _End) -> _End:
         return self.broker if end is self.client else self.client
 
-    # --- coming and going -------------------------------------------------------------------
+    # --- connecting and closing -------------------------------------------------------------
 
     def made(self, end: _End) -> None:
         if end is self.client:
             host = str(((end.transport and end.transport.get_extra_info("peername")) or ("",))[0])
             if not self._place.admits(host):
-                self._place.trouble(f"{host} is not allowed to come here")
+                self._place.trouble(f"{host} is not in a network of --allow")
                 self.close()
                 return
             self._begun_ns = time.time_ns()
             self._number = self._place.came(self)
             loop = asyncio.get_running_loop()
-            # Not at once: the asyncio of Python 3.11.2 begins to read after this call, whatever was said in it.
+            # Not at once: asyncio in Python 3.11.2 starts reading after this call, even if it was paused here.
             loop.call_soon(end.hold_back, "no broker yet")
             self._connecting = loop.create_task(self._connect())
 
@@ -168,13 +167,13 @@ class Relay:
             OSError,
             ValueError,
             OverflowError,
-        ) as exc:  # of a host or port that nobody can have
+        ) as exc:  # the host or port is invalid
             reason = getattr(exc, "strerror", None) or str(exc)
             self._place.trouble(f"broker {self.broker_name} cannot be reached: {reason}")
             self.close()
             return
         if self.is_closed:
-            self.broker.end()  # the client did not wait for it
+            self.broker.end()  # the client has left already
             return
         client, broker = (
             end.transport.get_extra_info("peername") or ("", 0)
@@ -190,7 +189,7 @@ class Relay:
         self.client.let_go("no broker yet")
 
     def finished(self, end: _End) -> None:
-        """One side says no more; what it said before still goes to the other."""
+        """Close the other side after it got what this side has sent."""
         other = self.other(end).transport
         if other is None or end is self.broker:
             self.close()
@@ -198,7 +197,7 @@ class Relay:
             other.write_eof()
 
     def close(self) -> None:
-        """End both sides; what is on its way to them still goes."""
+        """Close both sides after sending what is buffered."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -215,7 +214,7 @@ class Relay:
         self._place.left(self)
 
     def lost(self, end: _End) -> None:
-        """A side is closed; what it held is free at once, whoever may still know of this relay."""
+        """Free the buffers of a closed side at once, even if this relay is still referenced."""
         end.framer = Framer()
         self._place.halves.gone(end)
 
@@ -224,7 +223,7 @@ class Relay:
             self._place.halves.changed(end)
 
     def give_up(self, why: str) -> None:
-        self._place.trouble(f"a connection to {self.broker_name} was ended: {why}")
+        self._place.trouble(f"a connection to {self.broker_name} was closed: {why}")
         self.close()
         for each in (self.client, self.broker):
             if each.transport is not None:
@@ -232,25 +231,25 @@ class Relay:
 
     @property
     def unanswered_bytes(self) -> int:
-        """What is kept of requests until their answers come."""
+        """Memory of the copies of unanswered requests."""
         return sum(each.held_bytes for each in self._in_flight)
 
     def stands_still(self) -> bool:
-        """Whether a request waits for its answer that waited when this was asked before."""
+        """Return whether the oldest unanswered request is the same as at the previous call."""
         stood, self._stood = self._stood, next(iter(self._in_flight), None)
         return self._stood is not None and self._stood is stood
 
     def hold_back(self) -> None:
-        self.client.hold_back("nobody writes fast enough")
+        self.client.hold_back("the recorder is too slow")
 
     def let_go(self) -> None:
-        self.client.let_go("nobody writes fast enough")
+        self.client.let_go("the recorder is too slow")
 
     def behind_bytes(self, end: _End) -> int:
-        """What has come of this end and waits for a large frame before it."""
+        """Return the bytes of this side that are queued behind a large frame."""
         return sum(map(len, self._behind)) if end is self.broker else 0
 
-    # --- what passes ------------------------------------------------------------------------
+    # --- frames -----------------------------------------------------------------------------
 
     def received(self, end: _End, data: bytes) -> None:
         if self.is_closed:
@@ -263,18 +262,20 @@ class Relay:
                 self._pass(end, frame)
                 if end is self.client and len(self._in_flight) >= _MOST_UNANSWERED:
                     end.hold_back(_UNANSWERED)
-                    break  # the rest stays where it is cut, until there are answers
+                    break  # further requests stay in the framer until there are answers
             self.weigh(end)
         except NotKafka as exc:
-            speaks = f"speaks {exc.speaks}" if exc.speaks else f"speaks no Kafka ({exc})"
+            speaks = f"speaks {exc.speaks}" if exc.speaks else f"does not speak Kafka ({exc})"
             who = "a client" if end is self.client else f"broker {self.broker_name}"
-            self._end_with(f"{who} {speaks}; the proxy knows Kafka without TLS only")
+            self._end_with(f"{who} {speaks}; the proxy supports Kafka without TLS only")
         except (Malformed, struct.error, IndexError) as exc:
-            self._end_with(f"what {end.name} of {self.broker_name} said is not understood: {exc}")
+            self._end_with(
+                f"a frame from the {end.name} of {self.broker_name} cannot be decoded: {exc}"
+            )
 
     def _pass(self, end: _End, frame: bytes) -> None:
         if self.is_closed:
-            return  # a frame before this one has ended it
+            return  # an earlier frame has closed the connection
         if end is self.client:
             self._request(frame)
         elif self._aside is not None:
@@ -288,7 +289,9 @@ class Relay:
             self._refuse(api, version, correlation)
             return
         if api == SASL_HANDSHAKE and version == 0:
-            self._end_with("a client logs in as before Kafka 1.0, with frames that have no head")
+            self._end_with(
+                "a client uses SaslHandshake version 0 (before Kafka 1.0), whose frames have no header"
+            )
             return
         exchange = Exchange(
             api, version, correlation, self._number, time.time_ns(), len(frame), frame
@@ -303,16 +306,18 @@ class Relay:
             self._place.tap.end(exchange, b"", exchange.at_ns)
 
     def _refuse(self, api: int, version: int, correlation: int) -> None:
-        """A version that nobody here knows could be answered with an address that nobody sees."""
+        """Refuse an unknown API version, because its response could contain a broker address."""
         if api == API_VERSIONS and not self._in_flight:
             self.client.write(refusal(correlation))
             return
-        self._end_with(f"{name_of(api)} version {version} is not known here, and was not passed on")
+        self._end_with(
+            f"{name_of(api)} version {version} is unknown to the proxy, and was not forwarded"
+        )
 
     def _response(self, frame: bytes) -> None:
         (correlation,) = _CORRELATION.unpack_from(frame, SIZE_BYTES)
         if not self._in_flight or self._in_flight[0].correlation != correlation:
-            self._end_with(f"broker {self.broker_name} answered what was not asked")
+            self._end_with(f"broker {self.broker_name} sent a response without a request")
             return
         exchange = self._in_flight[0]
         api, version = exchange.api, exchange.version
@@ -346,19 +351,21 @@ class Relay:
     def _end_hidden(self, exc: Malformed) -> None:
         exchange = self._in_flight[0]
         what = f"the response to {name_of(exchange.api)} version {exchange.version}"
-        self._end_with(f"{what} was not passed on, its addresses being hidden from us: {exc}")
+        self._end_with(
+            f"{what} was not forwarded, because its broker addresses cannot be rewritten: {exc}"
+        )
 
     async def _read_aside(self, of: tuple[int, int], frame: bytes) -> None:
-        """Other connections go on meanwhile; this one's next responses wait.
+        """Parse a large response in another thread; this connection's next responses are queued meanwhile.
 
-        Addresses are found in a first pass and put in by a second one: ports here are opened by the
-        thread that forwards.
+        The first pass finds the addresses, and the second one replaces them, because only the forwarding
+        thread may open ports.
         """
         met: dict[tuple[str, int], tuple[str, int]] = {}
         try:
             await asyncio.to_thread(rewritten, *of, frame, lambda *at: met.setdefault(at, at))
             if not self._in_flight:
-                return  # the client did not wait for it
+                return  # the client has left already
             met = {at: self._place.translate(*at) for at in met}
             changed = await asyncio.to_thread(rewritten, *of, frame, lambda *at: met[at])
         except Malformed as exc:
@@ -383,7 +390,7 @@ def _is_read_aside(api: int, version: int, frame: bytes) -> bool:
 
 
 def acks_of(version: int, frame: bytes) -> int:
-    """How many acknowledgements a Produce wants; with none there is no response."""
+    """Return the acks of a Produce request; with 0 there is no response."""
     (client,) = struct.unpack_from(">h", frame, SIZE_BYTES + 8)
     at = SIZE_BYTES + 10 + max(client, 0)
     if version >= _PRODUCE_FLEXIBLE_FROM:

@@ -1,4 +1,4 @@
-"""A snapshot on disk: a folder with `raw.jsonl`, one pair on each line, and those files that were full before it."""
+"""Writes a snapshot: a folder with `raw.jsonl`, one pair per line, and the full files before it."""
 
 import os
 import time
@@ -17,37 +17,37 @@ _AT_ONCE_BYTES: Final = 1 << 20
 
 
 class SnapshotThere(Refused):
-    """The folder holds captured traffic already."""
+    """The folder contains captured traffic already."""
 
     def __init__(self, folder: Path, *, found: str) -> None:
         self.folder, self.found = folder, found
         super().__init__(
-            f"{folder} holds captured traffic already: {found}",
-            hint="--out takes a folder that is empty or not there yet",
+            f"{folder} contains captured traffic already: {found}",
+            hint="choose an empty or new folder with --out",
         )
 
 
 class SnapshotNotWritten(PlayheadError):
-    """The disk would not take it."""
+    """A write to the snapshot failed."""
 
     def __init__(self, path: Path, *, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(
             f"{path} cannot be written: {reason}",
-            hint="what was written before is whole; make room, then capture into another folder",
+            hint="earlier lines are complete; free disk space, then capture into another folder",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a file is full; None is never."""
+    """Size and age at which a file is full; None means never."""
 
     bytes: int | None = None
     seconds: float | None = None
 
 
 def claim(folder: Path) -> None:
-    """Make the folder, and refuse one that holds captured traffic."""
+    """Create the folder; raises `SnapshotThere` if it contains captured traffic."""
     try:
         if not folder.is_dir():
             private_files.folder(folder)
@@ -59,7 +59,7 @@ def claim(folder: Path) -> None:
 
 
 class Snapshot:
-    """Appends lines; a file that is full gets a number, by a rename, when it is whole and on the disk."""
+    """Appends lines; a full file is renamed to a number after an fsync."""
 
     def __init__(
         self, folder: Path, rotation: Rotation, now: Callable[[], float] = time.monotonic
@@ -67,17 +67,17 @@ class Snapshot:
         self._folder, self._rotation, self._now = folder, rotation, now
         self._held = bytearray()
         self._file: int | None = None
-        # Of the folder, from the first line on: its path may lead somewhere else by then.
+        # A handle of the folder, because its path may be replaced later.
         self._handle: int | None = None
         self._begun = 0.0
         self._size = 0
         self._held_lines = 0
         self.files = 0
         self.written_bytes = self.written_lines = 0
-        """What the system has; what is in memory still is not counted."""
+        """Bytes that were written; bytes in the buffer are not counted."""
 
     def write(self, line: bytes) -> None:
-        """A line, with its end; it may stay in memory until `flush`."""
+        """Append a line; it may stay in the buffer until `flush`."""
         size = self._size + len(self._held)
         most = self._rotation.bytes
         if most is not None and size and size + len(line) > most:
@@ -88,14 +88,14 @@ class Snapshot:
             self.flush()
 
     def tick(self) -> None:
-        """Called now and then: to the disk with it, and a file that is old enough gets its number."""
+        """Call at intervals: fsync the file, and rotate it if it is old enough."""
         self.flush()
         seconds = self._rotation.seconds
         if seconds is not None and self._size and self._now() - self._begun >= seconds:
             self.rotate()
 
     def flush(self) -> None:
-        """Everything to the system; what is there then survives our end."""
+        """Write the buffer to the file, so that it survives the end of this process."""
         if not self._held:
             return
         try:
@@ -115,7 +115,7 @@ class Snapshot:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError:
-            # A disk that is full has taken a part: the last line must not stay a half.
+            # A full disk may have accepted a part: cut the incomplete last line off.
             os.ftruncate(self._file, self._size)
             raise
         abort_point("capture.written")
@@ -126,7 +126,7 @@ class Snapshot:
         self._held.clear()
 
     def rotate(self) -> None:
-        """End this file; the next line begins another."""
+        """End this file; the next line begins a new one."""
         self.flush()
         if self._file is None:
             return
@@ -141,7 +141,7 @@ class Snapshot:
             raise self._translated(exc) from exc
 
     def close(self) -> None:
-        """To the disk with all of it; the last file keeps its name."""
+        """Write and fsync all lines; the last file keeps its name."""
         self.flush()
         try:
             self._end()

@@ -49,7 +49,9 @@ def _at_once(flag: str, text: str, do: Callable[[], None]) -> click.Option:
 app = Tree(
     "playhead",
     params=[
-        _at_once("--version", "Say the version.", lambda: Output().text(f"playhead {__version__}")),
+        _at_once(
+            "--version", "Print the version.", lambda: Output().text(f"playhead {__version__}")
+        ),
         _at_once("--install-completion", "Install completion for your shell.", install),
         _at_once("--show-completion", "Print the script that --install-completion installs.", show),
     ],

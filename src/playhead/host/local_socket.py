@@ -142,7 +142,7 @@ def receive_handles(connection: socket.socket, most: int) -> tuple[bytes, bytes,
 
 def _checked(length: int) -> int:
     if length > _LONGEST:
-        raise Gone(f"a frame of {length:,} bytes is none of ours")
+        raise Gone(f"a frame of {length:,} bytes; at most {_LONGEST:,} are valid")
     return length
 
 

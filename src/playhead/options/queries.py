@@ -1,4 +1,4 @@
-"""The options of replays of queries."""
+"""The options of query replays."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ LOG = Options(
     _RUN,
     Argument(
         "source",
-        "The log: csvlog:FILES, jsonlog:FILES, pglog:FILES, or kafka:TOPIC.",
+        "Log to read: csvlog:FILES, jsonlog:FILES, pglog:FILES, or kafka:TOPIC.",
         "SOURCE",
         required=False,
         completes="sources",
@@ -30,24 +30,25 @@ SERVER = Options(
     ),
     Option(
         "most_connections",
-        "Most connections at once; default: what the server has free.",
+        "Most connections at the same time; default: the number that the server has free.",
         kind="number",
         low=1,
         flags=("--max-connections",),
     ),
     Option(
         "idle",
-        "Close a connection that was idle for this time outside of a transaction, until it is needed.",
+        "Close a connection that was idle for this time outside of a transaction; default: never.",
         kind="duration",
         flags=("--close-idle",),
     ),
-    switch("no_marks", "Write no marks: a run that is killed cannot be resumed then."),
+    switch("no_marks", "Write no marks; a run that was killed cannot be resumed then."),
 )
 BESIDE = Options(
     _TARGET,
     Option(
         "beside",
-        "A second server, made from the same base: plays the log first, and is what --to is compared with.",
+        "Second server, restored from the same base as --to. It plays the log first; the answers of --to are "
+        "compared with its answers.",
         "URL",
     ),
 )
@@ -55,7 +56,7 @@ FOLLOW = Options(
     _RUN,
     Option(
         "follow",
-        "Also play what is added to the topic, until Ctrl-C; -t does so unless --no-follow is given.",
+        "Also play rows that are added to the topic, until Ctrl-C; default with -t.",
         kind="switch",
         flags=("--follow",),
         off="--no-follow",
@@ -64,22 +65,24 @@ FOLLOW = Options(
 SPAN_OF_LOG = Options(
     "Span",
     *SPAN.only("from_", "for_", "last", "offsets"),
-    Option("to", "End of the span, exclusive; --to names the server.", "T", flags=("--before",)),
+    Option(
+        "to", "End of the span, exclusive; default: the end of the log.", "T", flags=("--before",)
+    ),
 )
 STATEMENTS = Options(
     _QUERIES,
-    Option("users", "Only statements of these users, comma-separated.", "NAMES"),
-    Option("databases", "Only statements of this database.", "NAMES"),
-    Option("applications", "Only statements of these applications, comma-separated.", "NAMES"),
+    Option("users", "Play only statements of these users, comma-separated.", "NAMES"),
+    Option("databases", "Play only statements of these databases, comma-separated.", "NAMES"),
+    Option("applications", "Play only statements of these applications, comma-separated.", "NAMES"),
     switch(
         "skip_selects",
-        "Leave out queries that certainly change nothing.",
+        "Leave out SELECT statements that change nothing.",
         "-s",
         "--skip-selects",
     ),
     Option(
         "allow_outside",
-        f"Play what reaches beyond the database: {', '.join(OUTSIDE)}; repeatable.",
+        f"Play statements of this kind, which act beyond the database: {', '.join(OUTSIDE)}; repeatable.",
         "KIND",
         flags=("--allow",),
         choices=OUTSIDE,
@@ -111,19 +114,23 @@ REPORT = Options(
     Option("junit", "Save the checks of --fail-if as JUnit XML.", "FILE", kind="file"),
     Option(
         "fail_if",
-        "Exit with code 4 if this is true, such as 'p95 > 1.2x' (of the source, or of --beside) or "
-        "'divergences > 0'; repeatable.",
+        "Exit with code 4 if this is true: 'p95 > 1.2x' (relative to the source, or to --beside), "
+        "'p99 > 50ms', 'divergences > 0'; repeatable.",
         "CHECK",
         repeatable=True,
     ),
-    switch("literals", "Show the values of statements in the report and in its plans."),
+    switch("literals", "Show the values of statements in the report and in its query plans."),
 )
 UNTIL = Options(
     _RUN,
-    Option("until", "The limit, such as 'p99 > 50ms': a percentile of the latency.", "CHECK"),
+    Option(
+        "until",
+        "Limit at which the search ends, on a percentile of the latency: 'p99 > 50ms'.",
+        "CHECK",
+    ),
     Option(
         "step",
-        "How long each stretch is played; longer if it has fewer than 100 statements.",
+        "Duration of each stretch; longer if it would have fewer than 100 statements.",
         kind="duration",
         default="10s",
     ),
@@ -134,11 +141,11 @@ OLDER_FLAGS = Options(
     _OLDER,
     Option(
         "topic",
-        "Topic with the log, as kafka:TOPIC, which is followed.",
+        "Topic with the log, followed unless --no-follow is given.",
         "TOPIC",
         flags=("-t", "--topic"),
     ),
-    Option("db_name", "Database to play in.", "NAME", flags=("-d", "--db-name")),
+    Option("db_name", "Database to play in; default postgres.", "NAME", flags=("-d", "--db-name")),
     Option("db_user", "User to log in as.", "NAME", flags=("-u", "--db-user")),
     Option(
         "db_password",
@@ -150,21 +157,21 @@ OLDER_FLAGS = Options(
     Option("db_port", "Port of the server.", flags=("-P", "--db-port"), kind="number", low=1),
     Option(
         "timeout_ms",
-        "As --close-idle, in milliseconds.",
+        "Like --close-idle, in milliseconds.",
         flags=("-m", "--timeout-ms"),
         kind="number",
         low=0,
     ),
     Option(
         "after",
-        "Play statements from this time on, in seconds since 1970; 0 for all.",
+        "Play statements from this time on, in seconds since 1970; 0 plays all.",
         flags=("-a", "--after"),
         kind="number",
         low=0,
     ),
     Option(
         "ignore_errors",
-        "Seconds of the log in which errors of integrity are expected; -1 always.",
+        "Expect errors of integrity in the first N seconds of the log; -1 expects them in all of it.",
         flags=("-i", "--ignore-error-seconds"),
         kind="number",
         low=-1,

@@ -20,17 +20,20 @@ SPAN = Options(
     ),
     Option("to", "End of the span, exclusive: an instant, or `end` for the end of the log.", "T"),
     Option("for_", "Length of the span, instead of --to: 2h, PT30M.", "DURATION"),
-    Option("last", "Span from this long ago to the end of the log: 6h.", "DURATION"),
+    Option("last", "Length of the span that ends at the end of the log: 6h.", "DURATION"),
     Option(
         "offsets", "Offsets instead of times: TOPIC:PARTITION:FROM-TO, comma-separated.", "SPEC"
     ),
     Option(
-        "lateness", "How far to read past the end for late records; default 10m.", kind="duration"
+        "lateness",
+        "Read past the end by this duration to find late records; default 10m.",
+        kind="duration",
     ),
     Option(
         "read_on",
-        "Read past the end up to `end` or by a duration; default: as far as a check finds necessary.",
-        "WHERETO",
+        "Read past the end: by a duration, or up to the `end` of the log; default: as far as the disorder of the "
+        "timestamps makes necessary.",
+        "END|DURATION",
     ),
 )
 ZONE = Options(_SPAN, *TIME)
@@ -47,8 +50,8 @@ TRAFFIC = Options(
     Option("filter", "Filter for pairs of captured traffic: '(command IS \"Fetch\")'.", "FILTER"),
     Option(
         "times",
-        "Time of captured records: their own (record) or that of their pair (pair).",
-        "WHOSE",
+        "Timestamps of captured records: record (the record's own) or pair (the pair's).",
+        "WHICH",
         choices=TIMES,
     ),
     Option(
@@ -184,6 +187,7 @@ RESUME = Options(
         required=False,
     ),
     LEDGER_SOURCE,
+    AGAIN,
     switch(
         "yes",
         "Do not ask for confirmation, even for a plan not confirmed here before.",
@@ -334,7 +338,7 @@ LIVE = Options(
     ),
     Option(
         "trigger",
-        "Time between rounds: 200ms, 1s, …; available-now writes what is there and ends.",
+        "Time between rounds: 200ms, 1s; available-now writes all existing records and ends.",
         "EVERY",
         default="200ms",
     ),
@@ -370,7 +374,7 @@ STANDBY_REMOVE = Options("Options", _STANDBY, DRY_RUN, YES)
 STANDBY_WATCH = Options(
     "Options",
     Argument("folder", "Folder to watch for trigger files.", "FOLDER", kind="file"),
-    switch("once", "Run the files that are there, then end."),
-    dry_run("Only show what the files that are there would trigger."),
+    switch("once", "Run the files that exist, then end."),
+    dry_run("Only show what the existing files would trigger."),
     YES,
 )

@@ -4,22 +4,24 @@ from playhead.options.option import Argument, Option, Options, switch
 
 SHIP = Options(
     "Options",
-    Argument("logs", "Log file, or a quoted pattern: '/var/log/postgresql/*.csv'.", "GLOB"),
-    Argument("target", "Topics to write to, one for each database: kafka:pg_raw_{db}.", "TARGET"),
-    switch("once", "Ship up to the ends of the files, and end."),
+    Argument(
+        "logs", "Log file to follow, or a quoted pattern: '/var/log/postgresql/*.csv'.", "GLOB"
+    ),
+    Argument("target", "Topics to write to, one per database: kafka:pg_raw_{db}.", "TARGET"),
+    switch("once", "Exit when the ends of the files are reached."),
     Option(
         "name",
-        "Name of this shipper, which its positions are kept under; default: made of GLOB and TARGET.",
+        "Name of this shipper, under which its positions are saved; default: a hash of GLOB and TARGET.",
         "NAME",
     ),
     Option(
         "log_line_prefix",
-        "The server's log_line_prefix, for logs of stderr; it needs a time and a session.",
+        "log_line_prefix of the server, for logs of the form stderr. It must contain a time and a session.",
         "TEXT",
     ),
     Option(
         "partitions",
-        "Partitions of topics that are created.",
+        "Number of partitions of a new topic.",
         "N",
         default="4",
         kind="number",
@@ -27,8 +29,8 @@ SHIP = Options(
     ),
     Option(
         "max_topics",
-        "Most topics that may fit TARGET; rows of further databases go to the topic of rows without a "
-        "database.",
+        "Largest number of topics that match TARGET. Rows of further databases go to the topic of rows without "
+        "a database.",
         "N",
         default="100",
         kind="number",

@@ -203,9 +203,9 @@ class Shipping:
         counts = self.counts
         if self._beyond and not counts.beyond_max_topics:
             self.say(
-                f"{self.spec.most_topics:,} topics fit {self.spec.topic}, and no more are created: rows of other "
-                f"databases go to {shipper.fallback}. Clients choose these names, also of databases that do not "
-                "exist. --max-topics raises the limit"
+                f"the limit of {self.spec.most_topics:,} topics matching {self.spec.topic} is reached "
+                f"(--max-topics); rows of other databases go to {shipper.fallback}. Clients can choose names of "
+                "databases that do not exist"
             )
         counts.beyond_max_topics += self._beyond
 

@@ -37,4 +37,4 @@ def _database(name: bytes | None) -> str | None:
     try:
         return name.decode().replace('""', '"')
     except UnicodeDecodeError:
-        raise NotARow("the name of its database is not UTF-8") from None
+        raise NotARow("the name of the database is not UTF-8") from None

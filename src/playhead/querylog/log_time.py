@@ -1,4 +1,4 @@
-"""Times as servers write them in their logs: a local time and a zone's abbreviation."""
+"""Parses the timestamps of server logs: a local time and a time zone abbreviation."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -14,14 +14,17 @@ _HOURS: Final = {
     "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CDT": -5, "EST": -5, "EDT": -4, "AST": -4, "ADT": -3,
     "ACST": 9.5, "ACDT": 10.5, "NST": -3.5, "NDT": -2.5,
 }  # fmt: skip
-"""Hours east of Greenwich. Abbreviations that mean two zones (IST, CST) are not here."""
+"""Hours east of Greenwich. Ambiguous abbreviations (IST, CST) are left out."""
+
+
+_EXPECTED: Final = "expected 2024-05-01 12:00:00.000 UTC"
 
 
 def time_us(text: str) -> int:
     """Return `2026-11-21 03:33:17.580 UTC` in µs since 1970; raises `NotARow`."""
     local, _, zone = text[19:].partition(" ")
     if local and not (local[0] == "." and local[1:].isdecimal() and local.isascii()):
-        raise NotARow(f"{text[:40]!r} is no time as a server writes it")
+        raise NotARow(f"{text[:40]!r} is not a log timestamp; {_EXPECTED}")
     return _second(text[:19], zone) + (int(local[1:7].ljust(6, "0")) if local else 0)
 
 
@@ -30,7 +33,7 @@ def _second(local: str, zone: str) -> int:
     try:
         at = datetime.strptime(local, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
-        raise NotARow(f"{local[:40]!r} is no time as a server writes it") from None
+        raise NotARow(f"{local[:40]!r} is not a log timestamp; {_EXPECTED}") from None
     return (round(at.timestamp()) - _offset_s(zone)) * 1_000_000
 
 
@@ -41,7 +44,7 @@ def _offset_s(zone: str) -> int:
     sign, digits = zone[:1], zone[1:].replace(":", "")
     if sign not in ("+", "-") or not (digits.isascii() and digits.isdecimal()) or len(digits) > 6:
         raise NotARow(
-            f"the zone {zone[:20]!r} has no one meaning; log_timezone = 'UTC' is always understood"
+            f"the time zone abbreviation {zone[:20]!r} is ambiguous; set log_timezone = 'UTC'"
         )
     padded = (digits if len(digits) % 2 == 0 else f"0{digits}").ljust(6, "0")
     seconds = int(padded[:2]) * 3_600 + int(padded[2:4]) * 60 + int(padded[4:])
@@ -52,7 +55,7 @@ def epoch_us(text: str) -> int:
     """Return `1525132800.123` in µs since 1970; raises `NotARow`."""
     seconds, _, fraction = text.partition(".")
     if not (f"{seconds}{fraction}".isascii() and f"{seconds}{fraction}".isdecimal() and seconds):
-        raise NotARow(f"{text[:40]!r} is no time as a server writes it")
+        raise NotARow(f"{text[:40]!r} is not a log timestamp; expected 1525132800.123")
     if len(seconds) > 12:
         raise NotARow(f"{text[:40]!r} is too far in the future")
     return int(seconds) * 1_000_000 + int(fraction[:6].ljust(6, "0"))

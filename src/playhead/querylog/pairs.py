@@ -22,18 +22,18 @@ def row_of_pair(found: Mapping[str, Any]) -> LogRow:
     failed is told by the response, without the SQLSTATE where the capture leaves that out.
     """
     if found.get("l7protocol") != "postgres":
-        raise NotARow("a captured pair of another protocol than PostgreSQL's")
+        raise NotARow("the protocol of the captured pair is not PostgreSQL")
     request = _object(found, "postgres", "request")
     response = _object(found, "postgres", "response")
     duration_ms = found.get("duration") or 0
     if not isinstance(duration_ms, int) or not 0 <= duration_ms < _LONGEST_MS:
-        raise NotARow("a captured pair whose duration is no number of milliseconds")
+        raise NotARow("the duration of the captured pair is not a number of milliseconds")
     began_us = _time_us(found.get("ts"))
     connection = _object(found, "netinfo")
     began = connection.get("startTime")
     session = f"{_time_us(began) // _US:x}.{connection.get('id')}" if began else ""
     if not session:
-        raise NotARow("a captured pair without its connection")
+        raise NotARow("the captured pair has no connection")
     text, detail = _text(request)
     user, database = _login(request)
     row = LogRow(
@@ -69,20 +69,20 @@ def _object(found: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     for name in path:
         found = found.get(name) or {}
         if not isinstance(found, dict):
-            raise NotARow(f"a captured pair whose {name} is no object")
+            raise NotARow(f"the field {name} of the captured pair is not an object")
     return found
 
 
 def _time_us(text: object) -> int:
     """RFC 3339 with up to nine digits of a second."""
     if not isinstance(text, str):
-        raise NotARow("a captured pair without a time")
+        raise NotARow("the captured pair has no time")
     whole, _, fraction = text.rstrip("Z").partition(".")
     try:
         at = datetime.fromisoformat(f"{whole}+00:00")
         return round(at.timestamp()) * _US + int((fraction[:6] or "0").ljust(6, "0"))
     except ValueError:
-        raise NotARow(f"{text[:40]!r} is no time of a captured pair") from None
+        raise NotARow(f"{text[:40]!r} is not a time; expected 2024-05-01T12:00:00.000Z") from None
 
 
 def _text(request: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -109,7 +109,7 @@ def _execution(execute: Mapping[str, Any]) -> tuple[str, str | None]:
     full_name = f"{name}/{portal}" if portal else name
     values = bound.get("parameters") or []
     if not isinstance(values, list):
-        raise NotARow("a captured pair whose parameters are no list")
+        raise NotARow("the parameters of the captured pair are not a list")
     shown = ", ".join(f"${n} = {_value(each)}" for n, each in enumerate(values, 1))
     sql = _is_text(parsed.get("query"))
     return f"execute {full_name}: {sql}", f"parameters: {shown}" if shown else None
@@ -124,7 +124,7 @@ def _value(each: object) -> str:
 
 def _is_text(found: object) -> str:
     if not isinstance(found, str):
-        raise NotARow("a captured pair without the text of its statement")
+        raise NotARow("the captured pair has no statement text")
     return found
 
 

@@ -43,7 +43,7 @@ def read_row(value: bytes, *, prefixes: Sequence[str] = KNOWN_PREFIXES, place: i
         row.application,
     )
     if any(each is not None and _IN_NO_TEXT.search(each) for each in texts):
-        raise NotARow("it has what no text of a server can have: NUL, or half a character")
+        raise NotARow("it contains NUL or an incomplete character, which no server writes")
     return row._replace(place=place) if place else row
 
 
@@ -52,7 +52,7 @@ def _from_text(text: str, prefixes: Sequence[str]) -> LogRow:
         return _from_map(_json(text), prefixes)
     if text[10:11] == " " and "," in text[:40]:
         return from_csv(text)
-    complaint = "it is no row of a csvlog, a jsonlog or a stderr log"
+    complaint = "it is not a row of a csvlog, a jsonlog or a stderr log"
     for prefix in prefixes:
         try:
             return prefix_of(prefix).read(text.rstrip("\n"))
@@ -65,7 +65,7 @@ def _decoded(value: bytes) -> str:
     try:
         return value.decode("utf-8-sig" if value.startswith(b"\xef\xbb\xbf") else "utf-8")
     except UnicodeDecodeError:
-        raise NotARow("its text is not UTF-8; the databases have other encodings") from None
+        raise NotARow("it is not UTF-8; a database has another encoding") from None
 
 
 # --- csvlog
@@ -77,12 +77,12 @@ def from_csv(text: str) -> LogRow:
     try:
         rows = [*csv.reader([text.removesuffix("\n")], strict=True)]
     except csv.Error as exc:
-        raise NotARow(f"its quotes are broken: {exc}") from None
+        raise NotARow(f"it is not valid CSV: {exc}") from None
     if len(rows) != 1:
-        raise NotARow("it is not one row")
+        raise NotARow("it is more or less than one row")
     row = rows[0]
     if len(row) not in _WIDTHS and len(row) < _WIDTHS[-1]:
-        raise NotARow(f"a csvlog's row has 23, 24 or 26 columns, and this has {len(row)}")
+        raise NotARow(f"it has {len(row)} columns; a row of a csvlog has 23, 24 or 26")
     return LogRow(
         time_us(row[0]),
         row[5],
@@ -110,7 +110,7 @@ def _number(found: object) -> int | None:
         digits = found.isascii() and found.isdecimal() and len(found) < 19
         found = int(found) if digits else None
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < _MOST_LINE:
-        raise NotARow("its line number is no number")
+        raise NotARow("the line number is not a number")
     return found
 
 
@@ -136,9 +136,9 @@ def _json(text: str) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise NotARow("it begins as JSON and is none") from None
+        raise NotARow("it starts with `{` but is not valid JSON") from None
     if not isinstance(found, dict):
-        raise NotARow("it is JSON, but no object")
+        raise NotARow("it is JSON, but not an object")
     return found
 
 
@@ -156,7 +156,7 @@ def _unpacked(value: bytes) -> Mapping[str, Any]:
     except Exception as exc:  # noqa: BLE001  # its errors have no common root but this
         raise NotARow(f"it is neither text nor msgpack: {type(exc).__name__}") from None
     if not isinstance(found, dict):
-        raise NotARow("it is msgpack, but no map")
+        raise NotARow("it is msgpack, but not a map")
     return {_named(key): each for key, each in found.items()}
 
 
@@ -176,7 +176,7 @@ def _from_map(found: Mapping[str, Any], prefixes: Sequence[str]) -> LogRow:
         inner = _at(found, path)
         if isinstance(inner, str) and inner:
             return _from_text(inner, prefixes)
-    raise NotARow("an object without session_id, and without a row in event.original or message")
+    raise NotARow("the object has neither session_id nor a row in event.original or message")
 
 
 def _at(found: object, path: Sequence[str]) -> object:
@@ -217,7 +217,7 @@ def _named_row(found: Mapping[str, Any], at: object, own: Mapping[str, object]) 
         if each is None or each == "":
             return None
         if not isinstance(each, str):
-            raise NotARow(f"its {name} is no text")
+            raise NotARow(f"the field {name} is not a string")
         return each
 
     known = {
@@ -227,7 +227,7 @@ def _named_row(found: Mapping[str, Any], at: object, own: Mapping[str, object]) 
     texts: dict[str, Any] = {name: text(name, each) for name, each in known.items()}
     severity, session = texts.pop("severity"), text("session_id", found["session_id"])
     if severity is None or session is None:
-        raise NotARow("it has no severity, or no session")
+        raise NotARow("it has no severity or no session")
     return LogRow(
         time_us=time_us(text("time", at) or ""),
         session=session,

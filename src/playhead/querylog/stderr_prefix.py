@@ -56,7 +56,7 @@ class Prefix:
         """Read a whole row: its line, its DETAIL and STATEMENT, and lines that begin with a tab."""
         found = self.first.match(text)
         if found is None:
-            raise NotARow(f"it does not begin as log_line_prefix = '{self.text}' says")
+            raise NotARow(f"it does not begin with log_line_prefix = '{self.text}'")
         parts = {"message": [text[found.end() :].partition("\n")[0]]}
         field: list[str] = parts["message"]
         for line in text[found.end() :].split("\n")[1:]:
@@ -66,7 +66,7 @@ class Prefix:
                 field = parts.setdefault(_FIELDS.get(more["more"], "other"), [])
                 field.append(line[more.end() :])
             elif line:
-                raise NotARow("a line in it does not begin with the prefix or a tab")
+                raise NotARow("a line of it begins with neither the prefix nor a tab")
         return _row(found, {name: "\n".join(lines) for name, lines in parts.items()})
 
 
@@ -131,7 +131,7 @@ def prefix_among(prefixes: Sequence[str], beginning: bytes) -> str:
 
 def _pattern_of(text: str, letter: str, names: set[str]) -> str:
     if letter not in _ESCAPES:
-        raise BadValue("log_line_prefix", found=text, needed=f"no %{letter}, which is not known")
+        raise BadValue("log_line_prefix", found=text, needed=f"no %{letter}, which is unknown")
     if letter in names:
         return _ESCAPES[letter].replace(f"(?P<{letter}>", "(?:")
     names.add(letter)

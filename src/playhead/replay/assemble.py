@@ -89,12 +89,12 @@ def _refuse_capture_options(spec: ReplaySpec) -> None:
     if system_of(spec.source).kind != "capture" and spec.traffic != TrafficRules():
         flag = "--filter" if spec.traffic.filter is not None else "--times"
         raise UsageError(
-            f"{flag} applies to captured traffic only, and {spec.source.shown()} is none",
+            f"{flag} applies to captured traffic only; {spec.source.shown()} is not captured traffic",
             hint="filter records with --where",
         )
     if spec.topic.topic_map and system_of(spec.target).kind != "topic":
         raise UsageError(
-            f"--topic-map applies to a Kafka target, and {spec.target.shown()} is none",
+            f"--topic-map applies to a Kafka target; {spec.target.shown()} is not a topic",
             hint="write {topic} in the target's name for the captured topic's name",
         )
 
@@ -114,7 +114,8 @@ def refuse_idle_rules(spec: ReplaySpec) -> None:
         if given and system_of(to).kind != kind:
             flag = "--" + given[0].replace("_", "-")
             raise UsageError(
-                f"{flag} is a rule for {plural}, and {to.shown()} is none", hint=f"leave {flag} out"
+                f"{flag} is a rule for {plural}; {to.shown()} is not a {kind}",
+                hint=f"leave {flag} out",
             )
     if spec.table.extra_fields is not None and spec.table.form != "json":
         raise UsageError(

@@ -1,1 +1,1 @@
-"""Captured traffic: records out of RRPair snapshots, their extracts, GoReplay files and HAR."""
+"""Captured traffic: reads records from RRPair snapshots, extracts, GoReplay files, HAR and server logs."""

@@ -1,4 +1,4 @@
-"""What a set of records says of itself: whose time, whether markers, and whether its transaction was aborted."""
+"""Tells whether a record batch has control records, was aborted, or has the broker's timestamp."""
 
 import base64
 import re
@@ -13,21 +13,21 @@ _LOG_APPEND_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 8, 16, 32
 _LOG_APPEND = re.compile(r"LOG_APPEND", re.ASCII)
 _TRANSACTIONAL = re.compile(r"(?<!NO_)(?<!NOT_)(?<!NON_)TRANSACTIONAL", re.ASCII)
 _CONTROL = re.compile(r"(?<!NO_)(?<!NOT_)(?<!NON_)CONTROL", re.ASCII)
-# A marker's key is its version and its kind, two bytes each; 0 is an abort.
+# The key of a control record is a version and a type, two bytes each; type 0 is an abort.
 _ABORT_KIND: Final = b"\x00\x00"
 
 Set = Mapping[str, Any]
 
 
 def is_control(set_: Set) -> bool:
-    """Whether it holds markers of transactions, and no records."""
+    """Return whether it contains control records and no data records."""
     if set_.get("isControlBatch") is True or set_.get("isControl") is True:
         return True
     return _has(set_, _CONTROL_BIT, _CONTROL)
 
 
 def sets_own_time(set_: Set) -> bool:
-    """Whether the broker set the time of its records, which is one for all of them."""
+    """Return whether the broker set one timestamp for all its records (LogAppendTime)."""
     return _has(set_, _LOG_APPEND_BIT, _LOG_APPEND)
 
 
@@ -41,23 +41,23 @@ def _has(set_: Set, bit: int, name: re.Pattern[str]) -> bool:
 
 @dataclass(slots=True)
 class Aborted:
-    """Which sets of one fetched partition a reader of committed records passes over, as Kafka's client does."""
+    """Finds the aborted batches of one fetched partition, as a Kafka consumer with read_committed does."""
 
     _coming: list[tuple[int, int]] = field(default_factory=list)
-    """First offset and producer of aborted transactions that have not begun yet, the next one last."""
+    """First offset and producer id of aborted transactions ahead of the position; the next one is the last element."""
     _open: set[int] = field(default_factory=set)
 
     def learn(self, told: Any) -> None:
-        """What the broker says of aborted transactions beside the records; raises `UnknownShape`."""
+        """Add the aborted transactions of a Fetch response; raises `UnknownShape`."""
         if told is None:
             return
         if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
-            raise UnknownShape("aborted transactions that are no list of objects")
+            raise UnknownShape("aborted transactions are not a list of objects")
         found = [(number(e.get("firstOffset")), number(e.get("producerId"))) for e in told]
         self._coming = sorted([*self._coming, *found], reverse=True)
 
     def covers(self, set_: Set, rows: Sequence[Any], base: int) -> bool:
-        """Whether the records of the set that comes next were aborted."""
+        """Return whether the records of the next batch were aborted."""
         if not self._coming and not self._open:
             return False
         last = base + max(number(set_.get("lastOffsetDelta")), len(rows) - 1)
@@ -82,5 +82,5 @@ def _is_abort(marker: Any) -> bool:
             return base64.b64decode(key, validate=True)[2:4] == _ABORT_KIND
     except (NotBase64, ValueError):
         return False
-    # A key that is all zeros can be a text as well.
+    # A key of zero bytes is valid text too.
     return str(marker.get("keyString", "")).encode()[2:4] == _ABORT_KIND

@@ -1,4 +1,4 @@
-"""Makes the catalog of a capture, several parts of a large file at once, and keeps it for whoever comes next."""
+"""Builds the catalog of a capture, large files in parallel parts, and caches it for later commands."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from playhead.traffic.index import TrafficIndex
 from playhead.traffic.snapshot import Snapshot, is_packed
 
 _PART_BYTES: Final = 32 << 20
-# Of a very large file: fewer parts cost fewer processes, and a few for each core end at about the same time.
+# Part size of a large file: a few parts per core end at about the same time, and need few processes.
 _PARTS_A_CORE: Final = 3
 _SOUGHT_BYTES: Final = 64 << 20
 _MOST_KEPT: Final = 32
@@ -41,22 +41,22 @@ Scan = Callable[[Snapshot], Catalog]
 
 
 class CaptureChanged(Refused):
-    """Somebody writes to a file of the capture while it is read."""
+    """A file of the capture changed while it was read."""
 
     def __init__(self, id_: str) -> None:
         self.id = id_
         super().__init__(
             f"capture {id_} changed while it was read",
-            hint="wait until it is complete; what is read of it must stay as it is",
+            hint="run the command again when the capture is complete",
         )
 
 
 class ScanFailed(PlayheadError):
-    """A process that scanned a part of a capture came to no good end."""
+    """A process that scanned a part of a capture failed."""
 
 
 def index_of(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None) -> TrafficIndex:
-    """From memory, from the user's cache, or by going through the capture; `scan` None is for RRPairs."""
+    """Return the index from memory, from the user's cache, or by a scan; `scan` is None for RRPairs."""
     stamp = snapshot.stamp()
     asked = json.dumps([_code(), kind, filter_, snapshot.id, stamp])
     key = hashlib.sha256(asked.encode()).hexdigest()
@@ -86,7 +86,7 @@ def _made(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None)
 
 
 def fingerprint(snapshot: Snapshot) -> str:
-    """Of all bytes of all files, wherever they are."""
+    """Return a hash of all bytes of all files, independent of their paths."""
     whole = hashlib.sha256()
     for file in snapshot.files:
         with file.open("rb") as opened:
@@ -122,7 +122,7 @@ def _merged(parts: Sequence[Part], found: Iterator[Catalog]) -> Catalog:
 
 
 def _parts(snapshot: Snapshot) -> Iterator[Part]:
-    """Large files in several parts, each beginning where a document does."""
+    """Yield the parts; a large file has several, which begin at the start of a document."""
     for index, file in enumerate(snapshot.files):
         size = file.stat().st_size
         if size < 2 * _PART_BYTES or is_packed(file) or file.suffix == ".md":
@@ -138,7 +138,7 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
 
 
 def _document_after(file: Path, at: int) -> int | None:
-    """Where the next line begins that opens an object; inside of a pretty-printed one lines are indented."""
+    """Return the start of the next line that opens an object; lines inside a pretty-printed object are indented."""
     with file.open("rb") as opened:
         opened.seek(at)
         end = at + len(opened.readline(_SOUGHT_BYTES))
@@ -176,18 +176,18 @@ def _elsewhere(snapshot: Snapshot, filter_: str | None, part: Part) -> Catalog:
 
 
 def _environment() -> Mapping[str, str]:
-    """Where this very package is found again."""
+    """Return the environment in which a child process imports this package."""
     ours = str(Path(playhead.__file__).parents[1])
     path = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": f"{ours}{os.pathsep}{path}" if path else ours}
 
 
-# --- kept
+# --- cache
 
 
 @lru_cache(maxsize=1)
 def _code() -> list[object]:
-    """What says whether a catalog was made by the very code that will read it."""
+    """Return values that identify the code, so that a cached catalog is read only by the code that made it."""
     package = Path(playhead.__file__).parent
     ours = sorted(
         each for name in ("traffic", "querylog") for each in (package / name).rglob("*.py")
@@ -209,7 +209,7 @@ def _kept(key: str) -> Catalog | None:
 
 
 def _keep(key: str, catalog: Catalog) -> None:
-    """Tasks in other processes find it there; where it cannot be kept they make their own."""
+    """Cache the catalog for tasks in other processes; if this fails, they build their own."""
     folder = _folder()
     with suppress(OSError):
         private_files.folder(folder)

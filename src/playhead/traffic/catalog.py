@@ -1,4 +1,4 @@
-"""What one pass over a capture leaves behind: where each lot of records is, and what was counted on the way."""
+"""The result of one scan of a capture: the position of each record set, and counts."""
 
 import json
 from array import array
@@ -13,27 +13,27 @@ _MOST_NAMED = 20
 
 
 class CatalogRow(NamedTuple):
-    """Where a lot of one partition's records is, and what an index has to know of it."""
+    """The position of one record set of a partition, and what an index needs of it."""
 
     file: int
     start: int
-    """In bytes of the unpacked file; of the lot itself, or of the whole document when `nth` is not -1."""
+    """In bytes of the decompressed file; of the record set, or of its document if `nth` is not -1."""
     length: int
     nth: int
-    """Which lot of its document it is; -1 when it can be read by itself."""
+    """Its number among the record sets of its document; -1 if it can be read by itself."""
     base: int
-    """What the offsets in it count from; -1 when nobody knows."""
+    """The base of its offsets; -1 if it is unknown."""
     first: int
-    """The first and the last record's offsets, counted from the base."""
+    """The offsets of the first and the last record, relative to the base."""
     last: int
     records: int
     least_ms: int
     most_ms: int
     pair_ms: int
-    """When it was captured; -1 where the document does not say."""
+    """The time of capture; -1 if the document has none."""
     append_ms: int
     mark: int
-    """Of the first record's content: two lots at one offset with different marks cannot both be right."""
+    """A hash of the first record: two record sets at one offset with different hashes contradict each other."""
 
 
 _WIDTH: Final = len(CatalogRow._fields)
@@ -41,7 +41,7 @@ _WIDTH: Final = len(CatalogRow._fields)
 
 @dataclass(slots=True)
 class Trouble:
-    """Something that could not be read, the first place where it was met, and how often."""
+    """A reason why data could not be read, its first place, and its count."""
 
     reason: str
     file: str
@@ -55,13 +55,13 @@ class Trouble:
 
 @dataclass(slots=True)
 class Catalog:
-    """Everything that is known of a capture without keeping a record of it."""
+    """The index data of a capture, without its records."""
 
     rows: dict[TopicPartition, "array[int]"] = field(default_factory=dict)
-    """By topic (or `id:` and its id) and partition, in the order of capture."""
+    """Rows by topic (or `id:` and topic id) and partition, in the order of capture."""
     counts: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    """Topics by their ids."""
+    """Topic names by topic id."""
     troubles: dict[str, Trouble] = field(default_factory=dict)
     identity: str = ""
     columns: tuple[str, ...] = ()
@@ -77,9 +77,9 @@ class Catalog:
         held.extend(row)
 
     def trouble(self, reason: str, file: str, line: int, by: int = 1) -> None:
-        """Note what could not be read; of very many different reasons the later ones are one."""
+        """Count a reason why data could not be read; beyond a limit, further reasons are counted as one."""
         if reason not in self.troubles and len(self.troubles) >= _MOST_NAMED:
-            reason = "more, each for another reason"
+            reason = "other reasons"
         known = self.troubles.setdefault(reason, Trouble(reason, file, line, 0))
         known.count += by
 
@@ -88,7 +88,7 @@ class Catalog:
         return [CatalogRow(*held[at : at + _WIDTH]) for at in range(0, len(held), _WIDTH)]
 
     def merge(self, other: "Catalog", lines_before: int) -> None:
-        """Take in what a later part of the same capture had, whose file has so many lines before it."""
+        """Add the catalog of a later part of the same capture; `lines_before` lines of its file precede the part."""
         for place, rows in other.rows.items():
             self.rows.setdefault(place, array("q")).extend(rows)
         for what, count in other.counts.items():
@@ -98,11 +98,11 @@ class Catalog:
             self.trouble(each.reason, each.file, each.line + lines_before, each.count)
 
     def sizes(self) -> Iterator[tuple[TopicPartition, int]]:
-        """About how many bytes the lots of each partition take in the files."""
+        """Yield the approximate size in bytes of each partition's record sets in the files."""
         for place, rows in self.rows.items():
             yield place, sum(rows[CatalogRow._fields.index("length") :: _WIDTH])
 
-    # --- kept between processes
+    # --- serialisation
 
     def write(self, file: BinaryIO) -> None:
         head = {
@@ -122,7 +122,7 @@ class Catalog:
 
     @classmethod
     def read(cls, file: BinaryIO) -> "Catalog":
-        """Raises `ValueError` or `EOFError` where it is not what was written."""
+        """Read a catalog; raises `ValueError` or `EOFError` if it is not valid."""
         head: Mapping[str, Any] = json.loads(file.readline())
         if head.get("version") != _VERSION:
             raise ValueError("a catalog of another version")

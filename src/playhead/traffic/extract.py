@@ -1,4 +1,4 @@
-"""Rows of values out of a snapshot, as the known command extracts them: one for each pair that has them all."""
+"""Extracts rows of values from a snapshot, one for each pair that has all of them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,13 @@ class NotAllExtracted(PlayheadError):
         self.snapshot, self.unread = snapshot, unread
         super().__init__(
             f"{unread:,} of the documents in {snapshot} could not be read; the rest was extracted",
-            hint="a snapshot that is still recorded ends inside a line; extract it again afterwards",
+            hint="if the snapshot is still being recorded, extract again when it is complete",
         )
 
 
 @dataclass(slots=True)
 class Extract:
-    """One extraction, and what was counted on the way."""
+    """One extraction, and its counts."""
 
     paths: Sequence[Path]
     filter: TrafficFilter | None = None
@@ -38,9 +38,9 @@ class Extract:
     matching: int = 0
     rows: int = 0
     carried: int = 0
-    """Kafka records in the pairs that match."""
+    """Number of Kafka records in the matching pairs."""
     lacking: Counter[str] = field(default_factory=Counter)
-    """Pairs that match and have nothing at a path, by the path."""
+    """Number of matching pairs without a value at a path, by path."""
     unread: int = 0
     complaints: list[str] = field(default_factory=list)
 
@@ -49,7 +49,7 @@ class Extract:
         return [*(path.written for path in self.paths), UUID_COLUMN]
 
     def run(self, snapshot: Snapshot) -> Iterator[list[str]]:
-        """The rows, in the order of capture."""
+        """Yield the rows, in the order of capture."""
         for where, found in pairs(snapshot):
             if not isinstance(found, Document):
                 self.unread += 1
@@ -79,16 +79,16 @@ class Extract:
         return [*map(shown, cells), uuid_of(pair)]
 
     def told(self) -> Iterator[str]:
-        """What a person should know of it."""
-        yield f"{self.rows:,} rows of {self.matching:,} matching pairs, of {self.pairs:,} in all"
+        """Yield the lines of the summary."""
+        yield f"{self.rows:,} rows of {self.matching:,} matching pairs, of {self.pairs:,} in total"
         for path, count in self.lacking.items():
-            yield f"{count:,} matching pairs have nothing at {path}"
+            yield f"{count:,} matching pairs have no value at {path}"
         reaches_records = any(path.steps[:1] == ("kafka",) for path in self.paths)
         if reaches_records and self.carried > self.rows:
             yield (
-                f"the matching pairs carry {self.carried:,} records, and a row reaches one of its pair's: "
-                "--all-records has them all"
+                f"the matching pairs contain {self.carried:,} records, and a row has one record of its pair: "
+                "add --all-records for all of them"
             )
         yield from self.complaints
         if self.unread > len(self.complaints):
-            yield f"and {self.unread - len(self.complaints):,} more that could not be read"
+            yield f"{self.unread - len(self.complaints):,} more documents could not be read"

@@ -1,4 +1,4 @@
-"""Bodies of captured HTTP requests, as JSON and as XML."""
+"""Parses the bodies of captured HTTP requests as JSON and as XML."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ _NOT_READ = (b"<!DOCTYPE", b"<!ENTITY", b"\0")
 
 
 def request_body(pair: Pair) -> bytes | None:
-    """The body as it was sent; None without one."""
+    """Return the body as it was sent; None if there is none."""
     request = field(pair, "http", "req")
     encoded = field(request, "bodyBase64")
     if isinstance(encoded, str):
@@ -27,7 +27,7 @@ def request_body(pair: Pair) -> bytes | None:
 
 
 def request_json(pair: Pair) -> Any:
-    """The body as a document; None when it is no JSON."""
+    """Return the body as a JSON document; None if it is not JSON."""
     body = request_body(pair)
     if body is None:
         return None
@@ -38,18 +38,17 @@ def request_json(pair: Pair) -> Any:
 
 
 def xml_texts(pair: Pair, path: str, *, from_soap_body: bool = False) -> Sequence[str]:
-    """The texts of the elements, or the values of the attributes, that a path leads to.
+    """Return the texts of the elements, or the values of the attributes, at a path.
 
-    A path is `/order/item/sku`, `//sku`, `order/item[2]` or `//item/@id`, with names without their
-    namespace. A document that declares anything of its own is not read: that is how documents of a few
-    hundred bytes fill a memory.
+    A path is `/order/item/sku`, `//sku`, `order/item[2]` or `//item/@id`, with names without namespace. A
+    document with a DTD is not parsed, because entity declarations can expand a few hundred bytes to gigabytes.
     """
     body = request_body(pair)
-    # A NUL is in every document of two bytes a character, where a declaration would not be seen.
+    # A document in UTF-16 contains NUL; a declaration in it would not be found.
     if body is None or len(body) > _LARGEST_XML or any(each in body for each in _NOT_READ):
         return ()
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314  it declares nothing
+        root = ElementTree.fromstring(body)  # noqa: S314  it has no declarations
         _without_namespaces(root)
         return _texts(_soap_body(root) if from_soap_body else root, path)
     except (ElementTree.ParseError, SyntaxError, LookupError, ValueError, TypeError):
@@ -73,7 +72,7 @@ def _texts(root: ElementTree.Element, path: str) -> list[str]:
         elements, attribute = ".", elements[1:]
     whole = ElementTree.Element("whole")
     whole.append(root)
-    # A path from the top begins at the document, one without a slash at its first element or below.
+    # A path with a leading slash begins at the document, otherwise at its root element or below.
     steps = elements.lstrip("/") if not elements.startswith("//") else f".{elements}"
     found = whole.findall(steps) or root.findall(steps)
     if attribute:

@@ -1,4 +1,4 @@
-"""A catalog as an index: the partitions of a capture by topic names, their bounds, and what to say of them."""
+"""Builds the index of a capture: its partitions by topic name, their bounds, and notes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SHOWN: Final = 4
 _NOTHING: Final = Bounds(0, 0, 0)
 _TOLD: Final = {
     "filtered": "left out by the filter",
-    "other": "of other protocols",
+    "other": "pairs of other protocols",
     "markers": "markers of transactions",
     "aborted": "records of aborted transactions",
     "refused": "sets of records that the broker refused when they were produced",
@@ -24,7 +24,7 @@ _TOLD: Final = {
 
 
 class _Lanes(Mapping[TopicPartition, CapturedPartition | None]):
-    """Lanes, each made when it is asked for: who reads one partition needs no other."""
+    """Builds each partition on first use, because a task reads one partition only."""
 
     def __init__(
         self, catalog: Catalog, sources: Mapping[TopicPartition, Sequence[TopicPartition]]
@@ -50,12 +50,12 @@ class _Lanes(Mapping[TopicPartition, CapturedPartition | None]):
 
 @dataclass(slots=True)
 class TrafficIndex:
-    """Every partition of every captured topic, also those between others of which nothing was captured."""
+    """Every partition of every captured topic, including lower-numbered ones without captured records."""
 
     catalog: Catalog
     lanes: Mapping[TopicPartition, CapturedPartition | None]
     unnamed: tuple[str, ...]
-    """Ids of topics whose names the capture does not have; the id is the name then."""
+    """Ids of topics whose names were not captured; the id is used as the name."""
 
     @classmethod
     def of(cls, catalog: Catalog) -> "TrafficIndex":
@@ -81,19 +81,19 @@ class TrafficIndex:
         return {place: lane.bounds if lane else _NOTHING for place, lane in self.lanes.items()}
 
     def notes(self) -> Iterator[Note]:
-        """What was found and left, in words; what could not be read is said again by the proof."""
+        """Yield notes on what was found, left out and not readable."""
         yield Note("captured", self._summary(), "info")
         yield from self._on_unread()
         yield from self._on_offsets()
         if self.unnamed:
             listed = ", ".join(self.unnamed[:_SHOWN])
-            text = f"topics whose names were not captured are called by their ids: {listed}"
+            text = f"topics whose names were not captured have their ids as names: {listed}"
             yield Note("topic-id", text)
         counts = self.catalog.counts
         if counts.get("replaced"):
             text = (
-                f"{counts['replaced']:,} pairs hold the sign U+FFFD in their records: values that were "
-                "no text may have lost bytes when they were captured"
+                f"{counts['replaced']:,} pairs contain the character U+FFFD in their records: values that were "
+                "not valid text may have lost bytes when they were captured"
             )
             yield Note("replaced-bytes", text)
 
@@ -105,12 +105,12 @@ class TrafficIndex:
         if "pairs" in counts:
             found += f" in {_many(counts['pairs'], 'pair')}"
         left = [f"{counts[name]:,} {text}" for name, text in _TOLD.items() if counts.get(name)]
-        return f"{found}; beside them {', '.join(left)}" if left else found
+        return f"{found}; left out: {', '.join(left)}" if left else found
 
     def _on_unread(self) -> Iterator[Note]:
         troubles = self.catalog.troubles.values()
         for each in troubles:
-            yield Note(UNREAD, f"not understood, and not replayed: {each}")
+            yield Note(UNREAD, f"not readable and not replayed: {each}")
 
     def _on_offsets(self) -> Iterator[Note]:
         twice = sum(lane.twice for lane in self.lanes.values() if lane)
@@ -121,11 +121,11 @@ class TrafficIndex:
         for (topic, partition), lane in numbered[:_SHOWN]:
             text = (
                 f"{topic}:{partition}: {lane.reason}, so offsets are numbers in the order of capture, "
-                "and what was captured twice may be there twice"
+                "and a record that was captured twice may be replayed twice"
             )
             yield Note("numbered", text)
         if len(numbered) > _SHOWN:
-            yield Note("numbered", f"so it is in {len(numbered) - _SHOWN} more partitions")
+            yield Note("numbered", f"the same applies to {len(numbered) - _SHOWN} more partitions")
 
 
 def _many(count: int, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The JSON documents of a file, each with its place; lines that are none are named, and none is lost."""
+"""Reads the JSON documents of a file with their positions, and reports all other lines."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Document:
 
     line: int
     start: int
-    """In bytes of the file, as it is when it is not packed any more."""
+    """Position in bytes of the decompressed file."""
     raw: bytes
     held: dict[str, Any]
     lines: int = 1
@@ -26,7 +26,7 @@ class Document:
 
 @dataclass(slots=True)
 class Unread:
-    """Lines that are no document, and why; no reason for a line that is empty."""
+    """Lines that are not a document, and the reason; an empty line has no reason."""
 
     line: int
     reason: str | None
@@ -36,11 +36,11 @@ class Unread:
 def documents(
     file: BinaryIO, *, start: int = 0, end: int | None = None
 ) -> Iterator[Document | Unread]:
-    """What begins in `[start, end)` of a file that stands at `start`, where a line begins.
+    """Yield the documents that begin in `[start, end)` of a file positioned at `start`, the beginning of a line.
 
-    A document that goes over several lines, as a pretty-printed one does, begins with a line that is
-    `{` alone and ends with one that begins with `}`. A file that begins with a Markdown section has one
-    document: on the line `json: {…}` of its section INTERNAL.
+    A pretty-printed document begins with a line that contains only `{`, and ends with a line that begins with
+    `}`. A file that begins with a Markdown section has one document: the line `json: {…}` of its section
+    INTERNAL.
     """
     lines = _Lines(file, start)
     while end is None or lines.at < end:
@@ -64,14 +64,14 @@ def documents(
 
 
 class _Lines:
-    """Lines with their places; a line that is too long is gone over without being kept."""
+    """Yields lines with their positions; a line that is too long is skipped."""
 
     def __init__(self, file: BinaryIO, at: int) -> None:
         self._file, self.at, self.number = file, at, 1
         self._before, self._again = at, b""
 
     def put_back(self, raw: bytes) -> None:
-        """The line that was given last is given once more."""
+        """Return the last line again from the next call of `next`."""
         self._again = raw
         self._before, self.at = self.at, self._before
         self.number -= 1
@@ -96,7 +96,7 @@ class _Lines:
 
 
 def _markdown(lines: _Lines) -> Iterator[Document | Unread]:
-    """The pair of a recording. A body may look like the section INTERNAL; the file's last one counts."""
+    """Yield the pair of a recording. A body may look like the section INTERNAL; the last section counts."""
     is_internal, pair = False, None
     while True:
         number, at = lines.number, lines.at
@@ -107,11 +107,13 @@ def _markdown(lines: _Lines) -> Iterator[Document | Unread]:
             is_internal = raw.startswith(_INTERNAL)
         elif is_internal and raw.startswith(_JSON):
             if pair is not None:
-                yield Unread(pair[0], "an INTERNAL section that is not the last of its file", 0)
+                yield Unread(
+                    pair[0], "an INTERNAL section that is not the last section of its file", 0
+                )
             pair, is_internal = (number, at + len(_JSON), raw.removeprefix(_JSON)), False
     count = lines.number - 1
     if pair is None:
-        yield Unread(1, "no section INTERNAL with the pair as JSON", count)
+        yield Unread(1, "there is no section INTERNAL with the pair as JSON", count)
         return
     found = _single(*pair, pair[2].strip())
     found.lines = count
@@ -133,10 +135,10 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
     while size < LONGEST:
         raw = lines.next()
         if raw is None:
-            return Unread(number, "a document that has no end", len(parts))
-        if raw[:1] == b"{":  # another document; what came before was cut off
+            return Unread(number, "the document has no end", len(parts))
+        if raw[:1] == b"{":  # a new document; the previous one is incomplete
             lines.put_back(raw)
-            return Unread(number, "a document that has no end", len(parts))
+            return Unread(number, "the document has no end", len(parts))
         parts.append(raw)
         size += len(raw)
         if raw[:1] == b"}":
@@ -149,24 +151,24 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
 
 
 def loaded(data: bytes, encoding: str = "utf-8") -> Any:
-    """The value of a document; ValueError for what would take much more memory than its bytes."""
+    """Return the parsed document; raises ValueError if it would take much more memory than its bytes."""
     if len(data) > _MOST_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise ValueError(f"a document of more than {_MOST_VALUES:,} values")
     return json.loads(data.decode(encoding))
 
 
 def parsed(text: bytes) -> dict[str, Any] | str:
-    """The object, or why there is none."""
+    """Return the object, or the reason why the text is not an object."""
     try:
         held = loaded(text)
     except UnicodeDecodeError:
         return "not UTF-8"
     except json.JSONDecodeError as exc:
-        return f"no JSON: {exc.msg} at character {exc.pos + 1}"
+        return f"not valid JSON: {exc.msg} at character {exc.pos + 1}"
     except ValueError as exc:
-        return f"no JSON: {exc}"
+        return f"not valid JSON: {exc}"
     except RecursionError:
-        return "JSON that is too deep"
+        return "the JSON is nested too deeply"
     if not isinstance(held, dict):
-        return f"JSON, and no object: {type(held).__name__}"
+        return f"JSON, but not an object: {type(held).__name__}"
     return held

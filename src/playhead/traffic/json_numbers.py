@@ -1,4 +1,4 @@
-"""Values of captured traffic as Protobuf writes them in JSON, and the error of what is none."""
+"""Parses numbers in Protobuf's JSON form, and the error for values of an unknown shape."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,16 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 class UnknownShape(ValueError):
-    """A shape that is not known; the text names it."""
+    """A value of an unknown shape; the text describes it."""
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, as 64-bit ones are written."""
+    """Return whether a text is a number, the JSON form of 64-bit integers."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def number(value: Any) -> int:
-    """A number, also written as a text; absent means 0."""
+    """Return a number, which may be a string; an absent value means 0."""
     if value is None:
         return 0
     if type(value) is int:
@@ -28,7 +28,7 @@ def number(value: Any) -> int:
 
 
 def one_of(found: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The value of the first of these names that is there."""
+    """Return the value of the first of these names that is present."""
     for name in names:
         if name in found:
             return found[name]

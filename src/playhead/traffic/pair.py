@@ -1,4 +1,4 @@
-"""What is around the payload of every captured pair: time, id, tags, and values as texts."""
+"""Reads the envelope of a captured pair: time, id, tags, and values as text."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _INSTANT = re.compile(
 
 
 def instant_ns(text: str) -> int | None:
-    """RFC 3339 with up to nanoseconds, as nanoseconds since 1970; None when it is no such thing."""
+    """Parse an RFC 3339 time into nanoseconds since 1970; None if it is not valid."""
     match = _INSTANT.fullmatch(text)
     if match is None:
         return None
@@ -35,19 +35,19 @@ def _seconds(text: str, zone: str) -> int | None:
 
 
 def time_ns(pair: Pair) -> int | None:
-    """When the pair was captured."""
+    """Return when the pair was captured, in nanoseconds since 1970."""
     text = pair.get("ts")
     return instant_ns(text) if isinstance(text, str) else None
 
 
 def uuid_of(pair: Pair) -> str:
-    """Canonical; empty where a pair has none, as in old forms."""
+    """Return the canonical UUID; empty for a pair without one, as in old formats."""
     text = pair.get("uuid")
     return canonical_uuid(text) if isinstance(text, str) else ""
 
 
 def tags_of(pair: Pair) -> Mapping[str, Any]:
-    """The tags, which old forms call meta."""
+    """Return the tags, which old formats call meta."""
     for name in ("tags", "meta"):
         found = pair.get(name)
         if isinstance(found, dict):
@@ -56,7 +56,7 @@ def tags_of(pair: Pair) -> Mapping[str, Any]:
 
 
 def as_text(value: Any) -> str | None:
-    """A scalar as a text; None for what is none."""
+    """Return a scalar as text; None for a list or an object."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -67,7 +67,7 @@ def as_text(value: Any) -> str | None:
 
 
 def field(pair: Any, *names: str) -> Any:
-    """What stands below these names; None where one of them is not there."""
+    """Return the value at this path of names; None if a name is missing."""
     for name in names:
         if not isinstance(pair, dict):
             return None

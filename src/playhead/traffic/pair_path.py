@@ -1,4 +1,4 @@
-"""Dotted paths into a captured pair: names, indexes, `#` and `*`, through base64 and JSON in texts."""
+"""Evaluates dotted paths in a captured pair: names, indexes, `#` and `*`, also in base64 and JSON strings."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ _EACH: Final = ("#", "*")
 
 
 class _Missing:
-    """Stands for nothing at the end of a path, which is not null."""
+    """The result of a path without a value; differs from null."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -25,14 +25,14 @@ MISSING: Final = _Missing()
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path as it was written, and its steps."""
+    """A path: its text, and its steps."""
 
     written: str
     steps: tuple[str, ...]
 
     @classmethod
     def parse(cls, written: str, where: str = "--path") -> "Path":
-        """`a.b.0.c`; a dot at the start means nothing, and `\\.` is a dot in a name."""
+        """Parse `a.b.0.c`; a leading dot is ignored, and `\\.` is a dot in a name."""
         phrase = Cursor(written, where, 0, len(written))
         start = 1 if written.startswith(".") else 0
         steps: list[str] = []
@@ -53,7 +53,7 @@ class Path:
         return cls(written, tuple(steps))
 
     def of(self, pair: Any) -> Any:
-        """What stands there; MISSING when nothing does."""
+        """Return the value at the path; MISSING if there is none."""
         found = reach(pair, self.steps)
         if self.steps == ("uuid",) and isinstance(found, str):
             return canonical_uuid(found)
@@ -65,13 +65,13 @@ def _named(step: list[str], phrase: Cursor, at: int) -> str:
         raise phrase.refuse(
             f"found {phrase.found(at)}, needed a name or an index",
             at=at,
-            hint="as kafka.request.ProduceRequest.topics.0.name",
+            hint="such as kafka.request.ProduceRequest.topics.0.name",
         )
     return "".join(step)
 
 
 def reach(value: Any, steps: Sequence[str]) -> Any:
-    """Follow the steps. A text on the way is opened: base64 of JSON, or JSON itself."""
+    """Follow the steps; a string on the way is decoded from JSON or from base64 of JSON."""
     for index, step in enumerate(steps):
         if isinstance(value, str):
             value = _opened(value)
@@ -102,7 +102,7 @@ def _each(values: Iterable[Any], rest: Sequence[str]) -> Any:
 
 
 def _opened(text: str) -> Any:
-    """What a text holds, when a path goes on into it."""
+    """Return the document that a string contains, for the next step of a path."""
     inside = _document(text)
     if inside is not MISSING:
         return inside
@@ -122,7 +122,7 @@ def _document(text: str) -> Any:
 
 
 def canonical_uuid(text: str) -> str:
-    """A UUID as people write it, of base64 of its 16 bytes; anything else as it is."""
+    """Return the canonical UUID for base64 of its 16 bytes; other text is returned unchanged."""
     try:
         return str(UUID(bytes=base64.b64decode(text, validate=True)))
     except (NotBase64, ValueError):
@@ -130,7 +130,7 @@ def canonical_uuid(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it stands in a cell: a text as it is, everything else as JSON; null is empty."""
+    """Return the cell for a value: text unchanged, other values as JSON, null as an empty cell."""
     if isinstance(value, str):
         return value
     if value is None or value is MISSING:

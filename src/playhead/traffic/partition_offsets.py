@@ -1,4 +1,4 @@
-"""One captured partition: which offsets it has, and which lot of the capture each is read from."""
+"""The offsets of a captured partition, and the record set that each offset is read from."""
 
 import itertools
 from bisect import bisect_left, bisect_right
@@ -11,7 +11,7 @@ from playhead.traffic.catalog import CatalogRow
 
 
 class PlacedSet(NamedTuple):
-    """A lot at its offsets `[from_offset, to_offset)`."""
+    """A record set at offsets `[from_offset, to_offset)`."""
 
     from_offset: int
     to_offset: int
@@ -19,12 +19,12 @@ class PlacedSet(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether it has a record at every offset."""
+        """Return whether it has a record at every offset."""
         return self.to_offset - self.from_offset == self.row.records
 
 
 class OffsetPart(NamedTuple):
-    """Offsets, and the lots that cover all of them, the first captured first; mostly it is one."""
+    """A range of offsets, and the record sets that cover all of it, in order of capture; usually one."""
 
     from_offset: int
     to_offset: int
@@ -33,34 +33,36 @@ class OffsetPart(NamedTuple):
 
 @dataclass(slots=True)
 class CapturedPartition:
-    """The lots of one partition in the order of their offsets.
+    """The record sets of one partition in the order of their offsets.
 
-    The offsets are those that were captured. Where some lot has none, or two lots say different things
-    of one offset, they mean nothing, and all are numbered in the order of capture instead.
+    The offsets are those that were captured. If a record set has no offsets, or two record sets have different
+    records at one offset, all records are numbered in the order of capture instead.
     """
 
     pieces: list[OffsetPart]
     is_numbered: bool = False
     twice: int = 0
-    """Offsets that were captured more than once; each counts once."""
+    """Number of offsets that were captured more than once."""
     reason: str | None = None
-    """Why it is numbered."""
+    """Why its records are numbered; None if they have their captured offsets."""
     _starts: list[int] = field(init=False)
     _reached: dict[bool, list[int]] = field(default_factory=dict)
-    """The latest time up to each piece, of records and of pairs."""
+    """The latest time up to each part, of records and of pairs."""
 
     def __post_init__(self) -> None:
         self._starts = [piece.from_offset for piece in self.pieces]
 
     @classmethod
     def of(cls, rows: Sequence[CatalogRow]) -> "CapturedPartition":
-        """Of at least one row, in the order of capture."""
+        """Return the partition of at least one row, in the order of capture."""
         if any(row.base < 0 for row in rows):
             return _numbered(rows, "some of its records were captured without an offset")
         if _contradict(rows):
             return _numbered(rows, "different records were captured at the same offset")
         held = [PlacedSet(row.base + row.first, row.base + row.last + 1, row) for row in rows]
-        held.sort(key=lambda each: each.from_offset)  # and in the order of capture among equals
+        held.sort(
+            key=lambda each: each.from_offset
+        )  # a stable sort: equal offsets stay in the order of capture
         pieces = list(_pieces(held))
         covered = sum(piece.to_offset - piece.from_offset for piece in pieces)
         total = sum(each.to_offset - each.from_offset for each in held)
@@ -72,7 +74,7 @@ class CapturedPartition:
         return Bounds(self.pieces[0].from_offset, end, end)
 
     def between(self, from_offset: int, to_offset: int) -> Iterator[OffsetPart]:
-        """The pieces that touch these offsets, in order."""
+        """Yield the parts that overlap these offsets, in order."""
         at = max(0, bisect_right(self._starts, from_offset) - 1)
         for piece in itertools.islice(self.pieces, at, None):
             if piece.from_offset >= to_offset:
@@ -81,7 +83,7 @@ class CapturedPartition:
                 yield piece
 
     def from_instant(self, instant_ms: int, *, by_pair: bool) -> Iterator[OffsetPart]:
-        """The pieces from the first on that may have a record of this instant or later."""
+        """Yield the parts from the first one that may have a record at or after this instant."""
         if by_pair not in self._reached:
             times = [
                 max(_latest(each.row, by_pair) for each in piece.held) for piece in self.pieces
@@ -119,7 +121,7 @@ def _numbered(rows: Iterable[CatalogRow], reason: str) -> CapturedPartition:
 
 
 def _pieces(ordered: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
-    """Lots that overlap are cut where one of them begins or ends."""
+    """Yield disjoint parts: overlapping record sets are split where one begins or ends."""
     together: list[PlacedSet] = []
     reached = -1
     for each in ordered:

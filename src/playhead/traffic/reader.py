@@ -1,4 +1,4 @@
-"""Reads slices of a capture: only the lots they need, each parsed by itself."""
+"""Reads slices of a capture; parses only the record sets that they need."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,18 +25,18 @@ Parse = Callable[[bytes, CatalogRow, Catalog], TrafficColumns]
 
 
 class CaptureDamaged(PlayheadError):
-    """What stands at a place is not what was found there before."""
+    """The file differs from the catalog: the bytes at a position have changed."""
 
     def __init__(self, file: str, *, start: int, reason: str) -> None:
         self.file, self.start, self.reason = file, start, reason
         super().__init__(
-            f"{file}: what was found at byte {start} is not there any more: {reason}",
-            hint="the file was changed while it was read",
+            f"{file}: the content at byte {start} has changed: {reason}",
+            hint="run the command again when no process writes to the file",
         )
 
 
 class Files:
-    """The bytes of a capture's files by their places; the files are opened when they are needed."""
+    """Reads bytes of a capture's files by position; opens files on first use."""
 
     def __init__(self, snapshot: Snapshot, stack: ExitStack) -> None:
         self._snapshot, self._stack = snapshot, stack
@@ -48,7 +48,7 @@ class Files:
             self._open(row.file)
         if row.file in self._plain:
             return os.pread(self._plain[row.file], row.length, row.start)
-        # Packed files are gone through from where one stands; a step back begins anew.
+        # A compressed file can only be read forward; to go back, it is opened again.
         file = self._packed[row.file]
         file.seek(row.start)
         return file.read(row.length)
@@ -72,7 +72,7 @@ class TrafficReader:
     parse: Parse
     by_pair_time: bool
     given_ms: int | None = None
-    """The time of all records, where they have none of their own."""
+    """The time of records without a time of their own."""
     _last: dict[CatalogRow, TrafficColumns] = field(default_factory=dict)
 
     def read(self, slice_: Slice, /) -> Iterator[Records]:
@@ -88,7 +88,7 @@ class TrafficReader:
     def of_piece(
         self, place: TopicPartition, lane: CapturedPartition, piece: OffsetPart
     ) -> Records:
-        """All records of a piece."""
+        """Return all records of a part."""
         return self._piece(place, lane, piece, (piece.from_offset, piece.to_offset))
 
     def _read(self, lane: CapturedPartition, slice_: Slice) -> Iterator[Records]:
@@ -146,7 +146,7 @@ class TrafficReader:
         except (UnknownShape, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
             raise CaptureDamaged(file, start=row.start, reason=str(exc)) from exc
         if len(columns.offsets) != row.records:
-            reason = f"{len(columns.offsets)} records, and there were {row.records}"
+            reason = f"found {len(columns.offsets)} records, expected {row.records}"
             raise CaptureDamaged(file, start=row.start, reason=reason)
         return columns
 
@@ -159,7 +159,7 @@ def _within(records: Records, start: int, end: int) -> Records:
 
 
 def _united(several: Sequence[Records]) -> Records:
-    """The records of all, each offset's from the first that has it."""
+    """Return the records of all sets; for each offset the record of the first set that has it."""
     whole = several[0].pick(())
     for each in several:
         whole.extend(each)

@@ -1,4 +1,4 @@
-"""The records of one lot, column by column; whatever is not understood is refused, never guessed."""
+"""Converts the records of one record set into columns; raises `UnknownShape` for unknown shapes."""
 
 import base64
 import operator
@@ -22,7 +22,7 @@ _DIGITS = 19
 
 @dataclass(slots=True)
 class TrafficColumns:
-    """All of one length, in the order of their offsets; `offsets` count from the lot's base."""
+    """Columns of equal length, in offset order; `offsets` are relative to the base of the record set."""
 
     offsets: list[int]
     timestamps_ms: list[int]
@@ -34,10 +34,10 @@ class TrafficColumns:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What an index needs of a lot, without its bytes."""
+    """What an index needs of a record set, without its bytes."""
 
     first: int
-    """Like `TrafficColumns.offsets`."""
+    """Relative offsets, as in `TrafficColumns.offsets`."""
     last: int
     count: int
     least_ms: int
@@ -45,7 +45,7 @@ class Outline:
 
 
 def outline_of(lot: RecordSet) -> Outline:
-    """Raises `UnknownShape` where `columns_of` would."""
+    """Return the outline of a record set; raises `UnknownShape` in the same cases as `columns_of`."""
     table = _table(lot.rows)
     offsets = _deltas(table, "offsetDelta", len(lot.rows)) if table is not None else []
     if table is None or not _grows(offsets):
@@ -59,7 +59,7 @@ def outline_of(lot: RecordSet) -> Outline:
 
 
 def columns_of(lot: RecordSet) -> TrafficColumns:
-    """The records of a lot that has some; raises `UnknownShape`."""
+    """Return the records of a non-empty record set; raises `UnknownShape`."""
     rows = lot.rows
     table = _table(rows)
     if table is not None:
@@ -70,7 +70,7 @@ def columns_of(lot: RecordSet) -> TrafficColumns:
         headers = _headers(table, len(rows))
     else:
         if not all(isinstance(row, dict) for row in rows):
-            raise UnknownShape("a record that is no object")
+            raise UnknownShape("a record is not an object")
         offsets = [_offset(lot, row) for row in rows]
         keys = [bytes_of(row, "key") for row in rows]
         values = [bytes_of(row, "value") for row in rows]
@@ -91,10 +91,10 @@ def _sorted(offsets: list[int], *others: list[Any]) -> tuple[list[int], Any, Any
 
 
 def _table(rows: Sequence[Any]) -> Table | None:
-    """The rows column by column, if every record is of the form that almost all are of; else None.
+    """Return the rows as columns if every record has the usual form; else None.
 
-    What a record does not have is None. Records with the same fields in the same order are turned over
-    in one step: there are millions, and each step that is Python's own counts.
+    A missing field is None. Records with equal fields in equal order are transposed in one step, because a step
+    per record would be slow for millions of records.
     """
     if {*map(type, rows)} != {dict}:
         return None
@@ -139,10 +139,10 @@ def _grows(offsets: Sequence[int]) -> bool:
 
 def _check_offsets(lot: RecordSet, offsets: Sequence[int]) -> None:
     if not _grows(offsets):
-        raise UnknownShape("two records of one set at one offset")
+        raise UnknownShape("two records of one set have the same offset")
     base = lot.base or 0
     if base + offsets[0] < 0 or base + offsets[-1] > MOST_OFFSET:
-        raise UnknownShape(f"offset {base + offsets[0]}")
+        raise UnknownShape(f"offset {base + offsets[0]} is not valid")
 
 
 def _offset(lot: RecordSet, row: Mapping[str, Any]) -> int:
@@ -152,7 +152,7 @@ def _offset(lot: RecordSet, row: Mapping[str, Any]) -> int:
 
 
 def _times(lot: RecordSet, deltas: Sequence[int] | None) -> tuple[int, list[int]]:
-    """Each record's time, and who set it."""
+    """Return the type of the timestamps, and the timestamp of each record."""
     set_, rows = lot.set, lot.rows
     if lot.append_ms >= 0 or sets_own_time(set_):
         at = lot.append_ms if lot.append_ms >= 0 else number(set_.get("maxTimestamp"))
@@ -174,7 +174,7 @@ def _times(lot: RecordSet, deltas: Sequence[int] | None) -> tuple[int, list[int]
 
 def _believable(time_ms: int) -> int:
     if not -_MOST_MS < time_ms < _MOST_MS:
-        raise UnknownShape(f"a time {time_ms}")
+        raise UnknownShape(f"the time {time_ms} is not valid")
     return time_ms
 
 
@@ -183,14 +183,14 @@ def _encoded(text: str) -> bytes:
 
 
 def bytes_of(row: Mapping[str, Any], part: str) -> bytes | None:
-    """A key or value: a text, or base64; absent means null."""
+    """Return a key or value, from text or base64; an absent one is null."""
     text = row.get(f"{part}String")
     binary = one_of(row, (f"{part}Base64", f"{part}Bytes", part))
     if text is not None and binary is not None:
-        raise UnknownShape(f"a record with its {part} twice")
+        raise UnknownShape(f"a record has its {part} twice")
     if text is not None:
         if not isinstance(text, str):
-            raise UnknownShape(f"a {part}String that is no text")
+            raise UnknownShape(f"{part}String is not a string")
         return _encoded(text)
     if binary is None:
         return None
@@ -198,13 +198,13 @@ def bytes_of(row: Mapping[str, Any], part: str) -> bytes | None:
 
 
 def from_base64(found: Any, part: str) -> bytes:
-    """As Protobuf writes bytes in JSON."""
+    """Decode bytes in Protobuf's JSON form."""
     try:
         if isinstance(found, str):
             return base64.b64decode(found, validate=True)
     except (NotBase64, ValueError):
         pass
-    raise UnknownShape(f"a {part} that is neither a text under {part}String nor base64")
+    raise UnknownShape(f"the {part} is neither a string in {part}String nor base64")
 
 
 def _headers(table: Table, count: int) -> list[Headers]:
@@ -214,28 +214,28 @@ def _headers(table: Table, count: int) -> list[Headers]:
 
 
 def headers_of(found: Any) -> Headers:
-    """A list of names with values, or a map of them."""
+    """Return the headers, from a list of names and values or from a map."""
     if found is None:
         return ()
     if isinstance(found, dict):
         return tuple((name, _header_text(value)) for name, value in found.items())
     if not isinstance(found, list):
-        raise UnknownShape("headers that are neither a list nor a map")
+        raise UnknownShape("the headers are neither a list nor a map")
     return tuple(map(_header, found))
 
 
 def _header(found: Any) -> tuple[str, bytes | None]:
     if not isinstance(found, dict):
-        raise UnknownShape("a header that is no object")
+        raise UnknownShape("a header is not an object")
     name = one_of(found, ("keyString", "key", "name"))
     if name is None:
-        name = ""  # the empty name is left out as what is empty is
+        name = ""  # an empty name is left out in captured traffic
     if not isinstance(name, str):
-        raise UnknownShape("a header whose name is no text")
+        raise UnknownShape("the name of a header is not a string")
     return name, bytes_of(found, "value")
 
 
 def _header_text(value: Any) -> bytes | None:
     if value is None or isinstance(value, str):
         return None if value is None else _encoded(value)
-    raise UnknownShape("a header in a map whose value is no text")
+    raise UnknownShape("the value of a header in a map is not a string")

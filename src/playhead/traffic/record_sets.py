@@ -1,4 +1,4 @@
-"""Where the records of a captured Fetch or Produce are: one lot for each set that it carried."""
+"""Finds the records of a captured Fetch or Produce: one record set per batch."""
 
 import base64
 import re
@@ -25,7 +25,7 @@ _LARGEST_PARTITION = 9_999
 MOST_OFFSET: Final = (1 << 62) - 1
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 ID_MARK: Final = "id:"
-# Structured values beside the records that carry none.
+# Structured fields that contain no records.
 _BESIDE_TOPICS: Final = {"nodeEndpoints", "forgottenTopicsData", "forgottenTopics"}
 _BESIDE_RECORDS: Final = {
     "abortedTransactions",
@@ -40,42 +40,42 @@ _WITH_RECORDS: Final = ("ShareFetchResponse", "FetchSnapshotResponse")
 
 @dataclass(slots=True)
 class RecordSet:
-    """A set of records of one partition, as the pair has it."""
+    """A record batch of one partition, as in the captured pair."""
 
     topic: str
-    """Its name, or its id behind `id:` where the pair has no name."""
+    """The topic's name, or `id:` and its id if the pair has no name."""
     partition: int
     set: Mapping[str, Any]
-    """The set's own fields; empty where records stand without a set."""
+    """The fields of the batch; empty if the records are not in a batch."""
     rows: Sequence[Any]
     is_produce: bool
     base: int | None
-    """The offset that deltas count from; None where nobody knows it."""
+    """The base of the offset deltas; None if it is unknown."""
     append_ms: int = -1
-    """The time that the broker gave to what was produced; -1 when it gave none."""
+    """The timestamp that the broker set for produced records; -1 if it set none."""
     located: int = -1
-    """How many objects under the key `records` of a partition stand before this one in the pair."""
+    """Number of objects under the key `records` of a partition before this one in the pair."""
 
 
 @dataclass(slots=True)
 class PairRecords:
-    """What one pair has: lots, and what could not be understood."""
+    """The record sets of one pair, and the reasons why data could not be read."""
 
     lots: list[RecordSet]
     strange: list[str]
     refused: int = 0
-    """Sets that the broker refused when they were produced."""
+    """Number of batches that the broker rejected when they were produced."""
     located: int = 0
     aborted: int = 0
-    """Records of transactions that were aborted, which the application never saw."""
+    """Number of records of aborted transactions, which read_committed consumers do not get."""
 
 
 def lots_of(pair: Pair) -> PairRecords:
-    """All that a pair of the Kafka protocol carries; never raises."""
+    """Return the record sets of a pair of the Kafka protocol; never raises."""
     read = PairRecords([], [])
     kafka = pair.get("kafka")
     if not isinstance(kafka, dict):
-        read.strange.append("no object `kafka`")
+        read.strange.append("there is no object `kafka`")
         return read
     request, response = kafka.get("request"), kafka.get("response")
     try:
@@ -91,16 +91,16 @@ def _need_known(pair: Pair, request: Any, response: Any) -> None:
     command = as_text(pair.get("command"))
     for name in _WITH_RECORDS:
         if field(response, name):
-            raise UnknownShape(f"{name}: its records are not read here")
+            raise UnknownShape(f"{name}: records of this API are not supported")
     needed = {"Fetch": ("FetchResponse", response), "Produce": ("ProduceRequest", request)}
     if command in needed:
         name, carrier = needed[command]
         others = [each for each, value in _items(carrier) if isinstance(value, dict | list | str)]
         others = [each for each in others if each not in ("apiKey", "clientId", "correlationId")]
         if others and name not in others:
-            raise UnknownShape(f"a {command} without {name}, with {others[0]}")
+            raise UnknownShape(f"the {command} has {others[0]} instead of {name}")
         if carrier is not None and not isinstance(carrier, dict):
-            raise UnknownShape(f"a {command} whose body is no object")
+            raise UnknownShape(f"the body of the {command} is not an object")
 
 
 def _items(found: Any) -> Iterator[tuple[str, Any]]:
@@ -146,7 +146,7 @@ def _of_produce(read: PairRecords, request: Any, response: Any) -> None:
             lot.topic, lot.partition, lot.is_produce = topic, partition, True
             lot.base, lot.append_ms = answer.base, answer.append_ms
             if answer.base is not None:
-                # A partition may stand there once for each of its sets.
+                # A partition may be listed once per batch.
                 answer.base += max(len(lot.rows), _length(lot.set))
             read.lots.append(lot)
 
@@ -178,7 +178,7 @@ def _answers(read: PairRecords, response: Any) -> dict[tuple[str, int], _Answer]
         try:
             code = one_of(held, ("errorCode", "error"))
             base = number(held.get("baseOffset"))
-            # Old brokers and formats say -1 for no time; a field that is left out means 0, which is none.
+            # -1 means no time in old brokers and formats; an absent field means 0, which is not a time either.
             append_ms = number(one_of(held, ("logAppendTimeMs", "logAppendTime"))) or -1
         except UnknownShape as exc:
             read.strange.append(f"ProduceResponse: {exc}")
@@ -189,15 +189,15 @@ def _answers(read: PairRecords, response: Any) -> dict[tuple[str, int], _Answer]
 
 
 def _partitions(read: PairRecords, body: Any, where: str) -> Iterator[tuple[str, int, Any]]:
-    """Topic, partition and what is said of it; what is no such thing is noted and left out."""
+    """Yield topic, partition and its object; entries of another shape are counted and left out."""
     if not isinstance(body, dict):
-        raise UnknownShape(f"{where} is no object")
+        raise UnknownShape(f"{where} is not an object")
     topics = one_of(body, TOPICS)
     if topics is None:
         _refuse_others(body, _BESIDE_TOPICS, where)
         return
     if not isinstance(topics, list):
-        raise UnknownShape(f"{where}: topics are no list")
+        raise UnknownShape(f"{where}: topics are not a list")
     for topic in topics:
         try:
             name = topic_of(topic)
@@ -206,7 +206,7 @@ def _partitions(read: PairRecords, body: Any, where: str) -> Iterator[tuple[str,
                 _refuse_others(topic, set(), f"{where}, a topic")
                 continue
             if not isinstance(partitions, list):
-                raise UnknownShape(f"{where}: partitions are no list")
+                raise UnknownShape(f"{where}: partitions are not a list")
         except UnknownShape as exc:
             read.strange.append(str(exc))
             continue
@@ -219,30 +219,30 @@ def _partitions(read: PairRecords, body: Any, where: str) -> Iterator[tuple[str,
 
 def _partition_of(held: Any, where: str) -> int:
     if not isinstance(held, dict):
-        raise UnknownShape(f"{where}: a partition is no object")
+        raise UnknownShape(f"{where}: a partition is not an object")
     found = number(one_of(held, PARTITION))
     if not 0 <= found <= _LARGEST_PARTITION:
-        raise UnknownShape(f"{where}: partition {found}")
+        raise UnknownShape(f"{where}: partition {found} is not valid")
     return found
 
 
 def topic_of(topic: Any) -> str:
-    """A topic's name, or `id:` and its id where there is no name."""
+    """Return the topic's name, or `id:` and its id if there is no name."""
     if not isinstance(topic, dict):
-        raise UnknownShape("a topic is no object")
+        raise UnknownShape("a topic is not an object")
     name = one_of(topic, TOPIC)
     if isinstance(name, str) and name:
         if not _TOPIC_NAME.fullmatch(name):
-            raise UnknownShape(f"a topic named {name[:40]!r}")
+            raise UnknownShape(f"the topic name {name[:40]!r} is not valid")
         return name
     id_ = topic_id_of(topic)
     if id_ is None:
-        raise UnknownShape("a topic without a name and without an id")
+        raise UnknownShape("a topic has neither a name nor an id")
     return ID_MARK + id_
 
 
 def topic_id_of(topic: Mapping[str, Any]) -> str | None:
-    """Canonical; None without one. It may be written as base64 of 16 bytes, or as a UUID already."""
+    """Return the canonical topic id, from base64 of 16 bytes or from a UUID; None if there is none."""
     found = one_of(topic, ("topicId", "topic_id"))
     if not isinstance(found, str) or not found:
         return None
@@ -254,11 +254,11 @@ def topic_id_of(topic: Mapping[str, Any]) -> str | None:
 
 
 def _from_url_safe(found: str) -> str:
-    """Kafka's own writing of ids: base64 for URLs, without padding."""
+    """Decode Kafka's form of ids: URL-safe base64 without padding."""
     try:
         return str(UUID(bytes=base64.urlsafe_b64decode(found + "==")))
     except (NotBase64, ValueError):
-        raise UnknownShape(f"a topic id {found[:40]!r}") from None
+        raise UnknownShape(f"the topic id {found[:40]!r} is not valid") from None
 
 
 def _sets(read: PairRecords, held: Mapping[str, Any], where: str) -> Iterator[RecordSet]:
@@ -287,7 +287,7 @@ def _sets_in(found: Any, at: int) -> Iterator[RecordSet]:
         yield from _set(found, at)
     elif isinstance(found, list):
         if not all(isinstance(each, dict) for each in found):
-            raise UnknownShape("records that are no objects")
+            raise UnknownShape("the records are not objects")
         with_rows = [isinstance(one_of(each, ROWS), list) for each in found]
         if any(with_rows):
             for each in found:
@@ -295,7 +295,7 @@ def _sets_in(found: Any, at: int) -> Iterator[RecordSet]:
         else:
             yield RecordSet("", 0, {}, found, False, None)
     else:
-        raise UnknownShape(f"records as {type(found).__name__}, not decoded")
+        raise UnknownShape(f"the records are {type(found).__name__} and not decoded")
 
 
 def _set(found: Mapping[str, Any], at: int) -> Iterator[RecordSet]:
@@ -309,13 +309,13 @@ def _set(found: Mapping[str, Any], at: int) -> Iterator[RecordSet]:
             yield from _set(each, -1)
         return
     if rows is not None or sets is not None:
-        raise UnknownShape("a set whose records are no list")
-    # Compaction leaves sets without records, and what is empty is left out.
-    _refuse_others(found, _OF_A_SET, "a set without records")
+        raise UnknownShape("the records of a batch are not a list")
+    # Compaction leaves batches without records, and empty lists are left out in captured traffic.
+    _refuse_others(found, _OF_A_SET, "a batch without records")
 
 
 def _refuse_others(found: Mapping[str, Any], known: set[str], where: str) -> None:
     for name, value in found.items():
         is_text = isinstance(value, str) and not is_number(value) and len(value) > 64
         if (is_text or (isinstance(value, dict | list) and value)) and name not in known:
-            raise UnknownShape(f"{where} with {name[:40]!r}, which is not known")
+            raise UnknownShape(f"{where} has an unknown field {name[:40]!r}")

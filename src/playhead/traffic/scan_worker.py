@@ -1,4 +1,4 @@
-"""Scans a part of a capture in a process of its own: told by JSON on stdin, answers with a catalog on stdout."""
+"""Scans a part of a capture in its own process: reads JSON from stdin, and writes a catalog to stdout."""
 
 import json
 import sys

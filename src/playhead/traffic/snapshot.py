@@ -1,4 +1,4 @@
-"""Finds the files of a snapshot: a file, a folder, or an id below the capture tool's data folder."""
+"""Finds the files of a snapshot by file, folder, or id in the capture tool's data folder."""
 
 import gzip
 import os
@@ -14,10 +14,10 @@ from playhead.errors import UsageError
 from playhead.host import paths
 
 LONGEST: Final = 256 << 20
-"""Bytes of one document, entry or line, unpacked; a thousandth of them can be a packed file."""
+"""Largest decompressed size in bytes of one document, entry or line; gzip can compress it to a thousandth."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 SECTION: Final = b"### "
-"""What a recording in Markdown begins with."""
+"""First bytes of a Markdown recording."""
 _RAW: Final = ("raw.jsonl", "raw_rr.jsonl")
 _SPEEDSCALE: Final = ".speedscale/data/snapshots"
 _RAW_FILE = re.compile(r"raw.*\.jsonl(\.gz)?|.*-raw\.jsonl(\.gz)?", re.ASCII)
@@ -25,7 +25,7 @@ _PAIR_FILE = re.compile(r".*\.(json|jsonl|md)(\.gz)?", re.ASCII)
 
 
 class NoSnapshot(UsageError):
-    """There is nothing at the place that was named, or nothing that could be read."""
+    """The snapshot does not exist, or cannot be read."""
 
     def __init__(self, name: str, *, reason: str, hint: str | None = None) -> None:
         self.name, self.reason = name, reason
@@ -34,19 +34,19 @@ class NoSnapshot(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files of one capture, in order, and the id that the capture tool would know it by."""
+    """The files of one capture, in order, and its id in the capture tool."""
 
     id: str
     files: tuple[Path, ...]
     unread: int = 0
-    """Files in its folder of a form that is not read."""
+    """Files in its folder with an unsupported format."""
 
     def shown(self, index: int) -> str:
-        """A file's name in what is told of it."""
+        """Return the name of a file for notes and errors."""
         return self.files[index].name
 
     def stamp(self) -> list[tuple[str, int, int, int]]:
-        """What changes when a file does, found without reading one."""
+        """Return file attributes that change when a file changes, without reading it."""
         states = [(file, file.stat()) for file in self.files]
         return [(str(f), s.st_size, s.st_mtime_ns, s.st_ino) for f, s in states]
 
@@ -55,26 +55,26 @@ class Snapshot:
 
 
 def find_snapshot(name: str, *, home: Path | None = None) -> Snapshot:
-    """The snapshot at a path, or of an id."""
+    """Return the snapshot at a path or with an id; raises `NoSnapshot`."""
     path = paths.at_home(name).absolute()
     if path.is_file():
         return Snapshot(_stem(path), (path,))
     if path.is_dir():
         return _in_folder(name, path)
-    tried = f"there is no file or folder {path}"
+    tried = f"{path} does not exist"
     if _ID.fullmatch(name):
         below = (home or Path.home()) / _SPEEDSCALE
         if (below / name).is_dir():
             return _in_folder(name, below / name)
-        tried += f", and no snapshot of this id in {below}"
-    raise NoSnapshot(name, reason=tried, hint="name raw.jsonl, its folder, or an id")
+        tried += f", and there is no snapshot of this id in {below}"
+    raise NoSnapshot(name, reason=tried, hint="give the path of raw.jsonl, its folder, or an id")
 
 
 def find_file(name: str) -> Snapshot:
-    """One file, as other formats than RRPairs are."""
+    """Return a capture of one file, for formats other than RRPairs; raises `NoSnapshot`."""
     path = paths.at_home(name).absolute()
     if not path.is_file():
-        raise NoSnapshot(name, reason=f"there is no file {path}")
+        raise NoSnapshot(name, reason=f"the file {path} does not exist")
     return Snapshot(_stem(path), (path,))
 
 
@@ -100,13 +100,13 @@ def _in_folder(name: str, folder: Path) -> Snapshot:
     if not pairs:
         reason = f"folder {folder} has neither raw.jsonl nor .json or .md files of pairs"
         raise NoSnapshot(name, reason=reason)
-    # Each is named by the time of its pair, whatever host's folder it is in.
+    # The name of each file is the time of its pair, independent of its folder.
     ordered = sorted(pairs, key=lambda file: (file.name, str(file)))
     return Snapshot(folder.name, tuple(ordered), len(found) - len(pairs))
 
 
 def _may_be_pair(file: Path) -> bool:
-    """Return whether a Markdown file is a recording, and not somebody's notes."""
+    """Return whether a Markdown file is a recording."""
     if not file.name.removesuffix(".gz").endswith(".md"):
         return True
     with opened(file) as content:
@@ -120,7 +120,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _order(file: Path) -> tuple[bool, list[tuple[int, str]], str]:
-    """By the numbers in names as numbers; the file that is still written to has none, and is the last."""
+    """Return a sort key: numbers in names sort as numbers; the current file has no number and is the last."""
     stem = file.name.partition(".jsonl")[0]
     parts = re.split(r"([0-9]+)", stem)
     numbered = [(int(each), "") if each.isdigit() else (-1, each) for each in parts]
@@ -128,14 +128,14 @@ def _order(file: Path) -> tuple[bool, list[tuple[int, str]], str]:
 
 
 def is_packed(file: Path) -> bool:
-    """By what it holds, and not by its name."""
+    """Return whether the file is gzip, by its first bytes."""
     with file.open("rb") as opened:
         return opened.read(2) == b"\x1f\x8b"
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked; a packed file that is broken anywhere is refused."""
+    """Open a file, decompressed if it is gzip; raises `NoSnapshot` if the gzip data is damaged."""
     if not is_packed(file):
         with file.open("rb") as plain:
             yield plain
@@ -144,4 +144,4 @@ def opened(file: Path) -> Iterator[BinaryIO]:
         try:
             yield cast(BinaryIO, packed)
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
-            raise NoSnapshot(str(file), reason=f"its gzip is broken: {exc}") from exc
+            raise NoSnapshot(str(file), reason=f"its gzip data is damaged: {exc}") from exc

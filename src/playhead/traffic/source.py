@@ -1,4 +1,4 @@
-"""Captured traffic as a source: the records of RRPairs, of an extract, of GoReplay files, of HAR, of logs."""
+"""The source for captured traffic: RRPairs, extracts, GoReplay files, HAR and server logs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -27,17 +27,17 @@ Times = Literal["record", "pair"]
 
 
 class Form(NamedTuple):
-    """How a form of capture is found, gone through once, and read again."""
+    """The functions of one capture format: find the files, scan them, read rows."""
 
     find: Callable[[str], Snapshot]
     scan: Callable[[Snapshot], Catalog] | None
-    """None for RRPairs, which are gone through in parts and with a filter."""
+    """None for RRPairs, which are scanned in parts and with a filter."""
     parse: Parse
     absences: str
 
 
 def _log_form(form: LogForm) -> Form:
-    """A row of a log is a record, also one that is not understood."""
+    """Return the functions for a log format; each row is a record, also one that cannot be parsed."""
     return Form(
         partial(server_log.find_logs, form),
         partial(server_log.scan, form),
@@ -58,44 +58,43 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 class OtherCapture(Refused):
-    """The capture at this place is not the one that was planned."""
+    """The capture at this path is not the one that was planned."""
 
     def __init__(self, path: str, *, planned: str, found: str) -> None:
         self.path, self.planned, self.found = path, planned, found
         super().__init__(
             f"{path} has changed since it was planned: its fingerprint was {planned} and is {found}",
-            hint="put the file back as it was, or plan a new replay",
+            hint="restore the file, or plan a new replay",
         )
 
 
 @dataclass(frozen=True)
 class TrafficSource:
-    """A capture: its topics and partitions, at the offsets they were captured with.
+    """A capture: its topics and partitions, with the captured offsets.
 
-    Its identity is a fingerprint of all its bytes, so that offsets mean the same for as long as a
-    replay goes on, and a capture that was changed is another one. What was captured twice is one
-    record. A GoReplay file, a HAR and an extract are one partition of a topic named after the file,
-    numbered from 0.
+    Its identity is a fingerprint of all its bytes, so offsets stay valid during a replay, and a changed capture
+    has another identity. A record that was captured twice counts once. A GoReplay file, a HAR and an extract
+    are one partition of a topic with the file's name, numbered from 0.
     """
 
     kind: Kind
     path: str
     filter: str | None = None
     times: Times = "record"
-    """Which time a record has: its own, or that at which its pair was captured."""
+    """Which timestamps records get: their own, or the capture time of their pair."""
     expect_identity: str | None = None
     untimed_ms: int | None = None
-    """The time of an extract's rows where no column says one; None leaves them without."""
+    """The timestamp for rows of an extract without a time column; None leaves them without one."""
 
     def __post_init__(self) -> None:
         path = paths.at_home(self.path).absolute()
-        if path.exists():  # an id is looked for wherever it is asked for
+        if path.exists():  # an id stays an id, and is looked up where it is needed
             object.__setattr__(self, "path", str(path))
         if self.filter is not None:
             if self.kind != "rrpair":
                 raise Refused(
-                    f"a filter goes with RRPairs, and {self.kind}:{self.path} has none",
-                    hint="--where chooses among records",
+                    f"--filter needs RRPairs; {self.kind}:{self.path} has none",
+                    hint="choose records with --where",
                 )
             TrafficFilter.parse(self.filter)
 
@@ -115,12 +114,13 @@ class TrafficSource:
         notes = [*index.notes(), *self._on_times(index)]
         if self.filter is not None:
             notes.insert(
-                0, Note("filter", f"of the pairs only {TrafficFilter.parse(self.filter)}", "info")
+                0,
+                Note("filter", f"only pairs that match {TrafficFilter.parse(self.filter)}", "info"),
             )
         return SourceFacts(index.catalog.identity, topics, tuple(notes))
 
     def unread(self) -> int:
-        """How many lines or documents of the capture could not be read."""
+        """Return how many lines or documents of the capture could not be read."""
         return self._index().catalog.counts.get("unread", 0)
 
     def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:
@@ -138,7 +138,7 @@ class TrafficSource:
             }
 
     def absences(self) -> AbstractContextManager[OneReason]:
-        """What an offset without a record means here."""
+        """Return the reason for offsets without a record."""
         return nullcontext(OneReason(FORMS[self.kind].absences))
 
     @contextmanager
@@ -156,7 +156,7 @@ class TrafficSource:
             yield TrafficReader(snapshot, index, files, form.parse, by_pair, given_ms)
 
     def _given_ms(self, index: TrafficIndex) -> int | None:
-        """The time that records are given; None where they have their own."""
+        """Return the timestamp for records without one; None if they have their own."""
         has_times = self.kind != "extract" or extract_csv.has_times(index.catalog.columns)
         return None if has_times else self.untimed_ms
 
@@ -164,8 +164,8 @@ class TrafficSource:
         given_ms = self._given_ms(index)
         if given_ms is not None:
             text = (
-                "the rows have no column of times: all records get the time at which this was planned, "
-                f"{show_ms(given_ms)}; an extract with --path ts keeps the times of the pairs"
+                "the rows have no time column: all records get the time of planning, "
+                f"{show_ms(given_ms)}; add --path ts to the extract to keep the times of the pairs"
             )
             yield Note("untimed", text)
 
@@ -178,7 +178,7 @@ class TrafficSource:
         return index
 
     def pinned(self, facts: SourceFacts, /) -> "TrafficSource":
-        """With just these bytes, and the time that a plan gives to records without one."""
+        """Return the source bound to the fingerprint and the default timestamp of a plan."""
         given = next((topic.untimed_ms for topic in facts.topics.values()), None)
         return replace(self, expect_identity=facts.identity, untimed_ms=given)
 

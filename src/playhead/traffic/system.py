@@ -1,4 +1,4 @@
-"""What captured traffic says of itself: how its endpoints are written, and the source behind one."""
+"""Describes captured traffic as a system: its endpoints, and the source of each."""
 
 import time
 from dataclasses import replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TrafficSystem(System, MakesSource):
-    """Captures in files, or a snapshot by its id; the scheme is their form."""
+    """Captures in files, or a snapshot by id; the scheme is the format."""
 
     kind = "capture"
     examples: ClassVar = {
@@ -31,7 +31,7 @@ class TrafficSystem(System, MakesSource):
 
     def parse(self, text: str, scheme: str, rest: str) -> Endpoint:
         if not rest:
-            raise BadEndpoint(text, reason="it names no file", hint=self.examples[scheme])
+            raise BadEndpoint(text, reason="the file is missing", hint=self.examples[scheme])
         return Endpoint(scheme, rest)
 
     def from_anywhere(self, end: Endpoint) -> Endpoint:

@@ -1,1 +1,1 @@
-"""The commands on the queries of PostgreSQL servers."""
+"""The commands of `playhead queries`."""

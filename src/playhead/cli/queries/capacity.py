@@ -1,4 +1,4 @@
-"""`playhead queries capacity`: the pace that a server holds."""
+"""`playhead queries capacity`: finds the highest pace at which a server keeps to a limit."""
 
 import secrets
 from dataclasses import replace
@@ -18,14 +18,14 @@ from playhead.queries.report import plan_document, plan_lines
 
 @command(LOG, SERVER.without("no_marks"), UNTIL, STATEMENTS, SPAN_OF_LOG, ZONE, CONNECTION)
 def capacity(run: Run, until: str | None, step: int, yes: bool, dry_run: bool) -> None:
-    """Find the pace of the log SOURCE that a server holds, by playing it faster until a limit breaks.
+    """Find the highest pace of the log SOURCE at which a server keeps to the limit --until.
 
-    Each next stretch of the log is played at 1x, 2x, 4x and so on, and then at paces between the last one
-    that held and the one that broke the limit. No statement is played twice, and there is no order between
-    sessions. Exit code 4 if no pace held.
+    The log is played stretch by stretch: at 1x, 2x, 4x and so on until a stretch exceeds the limit, then at paces
+    between the last one within the limit and the first one beyond it. No statement is played twice. There is no
+    order between sessions. Exit code 4 if every pace exceeds the limit.
     """
     if until is None:
-        raise UsageError("no limit is named", hint="such as --until 'p99 > 50ms'")
+        raise UsageError("--until is missing", hint="give --until 'p99 > 50ms'")
     limit = until_of(until)
     run = replace(run, values=run.values | {"order": "session", "no_marks": True})
     made, workload = planned(run, secrets.token_hex(4))

@@ -1,4 +1,4 @@
-"""`playhead queries`: a server's statement log, shipped, planned and played again."""
+"""`playhead queries`: ships and replays a server's statement log."""
 
 from playhead.cli.options import group
 from playhead.cli.queries.capacity import capacity

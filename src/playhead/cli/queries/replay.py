@@ -1,4 +1,4 @@
-"""`playhead queries plan` and `replay`: a server's day, played again on another server."""
+"""`playhead queries plan` and `replay`: plays a server's statement log on another server."""
 
 from dataclasses import replace
 from functools import partial
@@ -51,12 +51,12 @@ from playhead.server import Server
 
 _SOON_MS = 60_000
 _LOGIN = "login_of_target"
-"""Where the values of a command keep the password of -p."""
+"""Key of the -p password in the values of a command."""
 
 
 @command(LOG, SERVER, STATEMENTS, SPAN_OF_LOG, ZONE, ORDER.only("order"), CONNECTION, OLDER_FLAGS)
 def plan(run: Run) -> None:
-    """Read the log SOURCE, and show what it holds, what cannot be played, and what the target leads to.
+    """Read the log SOURCE, and show its content, what cannot be played, and the subscriptions of the target.
 
     Nothing is written.
     """
@@ -71,20 +71,20 @@ def plan(run: Run) -> None:
     OLDER_FLAGS,
 )  # fmt: skip
 def replay(run: Run, replay_id: str | None, yes: bool, dry_run: bool, fail_if: list[str]) -> None:
-    """Play the statements of the log SOURCE on another server, and report how it did.
+    """Play the statements of the log SOURCE on another server, and report the differences.
 
-    Each session gets a connection of its own. With --order commit the tables are the same as on the
-    source after it, as far as the log can say. With --beside, every answer is compared with that of a second
-    server. With --follow, it also plays what is added to the topic, until Ctrl-C.
+    Each session gets its own connection. With --order commit, the tables are then the same as on the source, as
+    far as the log shows their changes. With --beside, each answer is compared with that of a second server. With
+    --follow, rows that are added to the topic are played too, until Ctrl-C.
 
-    Exit code 4 if statements failed otherwise than on the source, answers differ, or a check of --fail-if
-    is true; 5 if it was stopped before the end.
+    Exit code 4 if statements failed otherwise than on the source, answers differ, or a check of --fail-if is
+    true; 5 if the replay was stopped before the end.
     """
     checks = [Check.parse(text) for text in fail_if]
     made = _made(run, replay_id, is_dry=dry_run)
     if made is None:
         return
-    told = "stopping; what was played is marked"
+    told = "stopping; the target has marks of what was played"
     progress = run.output.progress(f"queries {made.plan.replay_id}")
 
     def tell(done: int, total: int) -> None:
@@ -108,7 +108,7 @@ def _made(run: Run, replay_id: str | None, *, is_dry: bool) -> QueryReplay | Non
         raise BadValue("--id", found=replay_id, needed=needed)
     earlier = Journal().get(replay_id) if replay_id else None
     if earlier is not None:
-        run.output.say(f"replay {replay_id} was begun before; resuming it with its plan")
+        run.output.say(f"replay {replay_id} exists; it continues with its saved plan")
         return _resumed(run, earlier.plan, dict(earlier.servers))
     made, workload = planned(run, replay_id or token_hex(4))
     for line in plan_lines(made, workload):
@@ -140,17 +140,17 @@ def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
 
 
 def _follows(values: dict[str, Any], source: Endpoint) -> bool:
-    """Whether the run also plays what is added to the topic."""
+    """Return whether the run also plays rows that are added to the topic."""
     ends = {"before": "to", "for": "for_", "offsets": "offsets", "beside": "beside"}
     given = [option for option, name in ends.items() if values.get(name)]
     if values.get("follow") is None:
         return bool(values.get("topic")) and "follow" in values and not given
     if values["follow"] and given:
-        raise UsageError(f"--follow does not go with --{given[0]}")
+        raise UsageError(f"--follow and --{given[0]} contradict each other")
     if values["follow"] and source.system != "kafka":
         raise UsageError(
-            "only a topic can be followed",
-            hint="playhead queries ship follows the files of a log, and writes them into a topic",
+            "--follow needs a topic as the source",
+            hint="run playhead queries ship, which writes the files of a log into a topic",
         )
     return bool(values["follow"])
 
@@ -159,7 +159,9 @@ def _server(configuration: Configuration, option: str, password: str | None = No
     from playhead.postgres.replay_server import PostgresServer
 
     url = configuration.need("database", needed_for=option)
-    if password is not None:  # It is for this server only, and is not saved with its address.
+    if (
+        password is not None
+    ):  # The password is for this server only, and is not saved with the address.
         url = url.replace("@", f":{quote(password, safe='')}@", 1)
     return PostgresServer(url)
 
@@ -175,8 +177,8 @@ def _beside(run: Run) -> Server | None:
 def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
     if QUERIES not in plan.target.needs:
         raise UsageError(
-            f"replay {plan.replay_id} is no replay of queries",
-            hint=f"playhead resume {plan.replay_id}",
+            f"replay {plan.replay_id} is not a query replay",
+            hint=f"run playhead resume {plan.replay_id}",
         )
     named = _with_older_flags(run)
     if named.values.get("topic") or named.values.get("source"):
@@ -184,7 +186,7 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
         if str(asked) != plan.request.source:
             raise UsageError(
                 f"replay {plan.replay_id} reads {plan.request.source_endpoint.shown()}, not {asked.shown()}",
-                hint="leave SOURCE out, or choose another --id",
+                hint="leave SOURCE out or choose another --id",
             )
     configuration = with_servers(named, servers).configuration()
     rules, beside = QueryRules.from_plan(plan), _beside(named)
@@ -192,7 +194,9 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
         given = "follows its log" if rules.follow else "does not follow its log"
         raise UsageError(f"replay {plan.replay_id} {given}", hint="choose another --id")
     if (BESIDE_IDENTITY in plan.target.needs) != (beside is not None):
-        given = "was planned without --beside" if beside else "needs the address of --beside again"
+        given = (
+            "was planned without --beside" if beside else "was planned with --beside; give it again"
+        )
         raise UsageError(f"replay {plan.replay_id} {given}")
     source = source_of(plan.request, configuration)
     server = _server(configuration, "--to", named.values.get(_LOGIN))
@@ -203,18 +207,18 @@ def _source(values: dict[str, Any]) -> str:
     if values.get("topic"):
         return f"kafka:{values['topic']}"
     if not values.get("source"):
-        raise UsageError("no log is named", hint="such as csvlog:/var/log/postgresql, or -t TOPIC")
+        raise UsageError("SOURCE is missing", hint="give csvlog:/var/log/postgresql or -t TOPIC")
     return str(values["source"])
 
 
 def _with_older_flags(run: Run) -> Run:
-    """Return the run with the older tool's flags as ours."""
+    """Return the run with the flags of the older tool translated into those of Playhead."""
     values = dict(run.values)
     if values.get("topic") and values.get("source") in ("true", "false"):  # -s takes a value there.
         values["skip_selects"] = values["source"] == "true"
         values["source"] = None
     if values.get("topic") and values.get("source"):
-        raise UsageError("SOURCE and --topic name two logs", hint="leave one of them out")
+        raise UsageError("SOURCE and --topic contradict each other", hint="leave one of them out")
     if values.get("timeout_ms") and values.get("idle") is None:
         values["idle"] = values["timeout_ms"]
     if values.get("after"):
@@ -280,6 +284,6 @@ def _report(run: Run, made: QueryReplay, outcome: QueryOutcome, checks: list[Che
     if run.values["junit"] is not None:
         run.values["junit"].write_text(junit_of(outcome, states), encoding="utf-8")
     run.output.emit(document, outcome.proof.rows())
-    # A check that cannot be made has not passed.
+    # A check that cannot be evaluated has failed.
     if set(states.values()) - {"not so"} or not outcome.is_equal:
         raise end(EXIT_DIFFERENT)

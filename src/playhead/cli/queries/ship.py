@@ -1,4 +1,4 @@
-"""`playhead queries ship`: follows a PostgreSQL server's logs into topics, without an engine."""
+"""`playhead queries ship`: copies a PostgreSQL server's logs into topics, without an engine."""
 
 import hashlib
 from dataclasses import replace
@@ -28,16 +28,16 @@ _NAME_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 def ship(run: Run, logs: str, target: str, once: bool) -> None:
     """Follow a PostgreSQL server's logs, and write each row once into a topic, until Ctrl-C.
 
-    Understands csvlog, jsonlog and stderr. A row's key is its session, its time is the log's, and rows of each
-    database go to a topic of their own. How far each file was shipped is committed with the rows, so a restart
-    loses and repeats nothing. Exit code 1 if something that the logs had is in no topic.
+    The forms csvlog, jsonlog and stderr are recognised. The key of a record is the row's session, its time is
+    the row's. Each database has its own topic. The position in each file is committed with the rows, so a restart
+    loses and repeats no row. Exit code 1 if a part of the logs is in no topic.
     """
     from playhead.queries.shipping import Shipping
 
     endpoint = _target(target)
     spec = _spec(run, logs, endpoint)
     guard = Guard(guards_of([endpoint], run.configuration()), answer(yes=True))
-    # The command itself is the consent to write; only read-only and production can refuse it.
+    # The command is the consent to write; only the guards read-only and production can refuse it.
     guard.agree(f"shipping {logs} to {endpoint.name}", endpoint.name)
     connection = connection_of(endpoint, run.configuration())
     shipping = Shipping(spec, connection, guard, run.output.say)
@@ -53,13 +53,15 @@ def ship(run: Run, logs: str, target: str, once: bool) -> None:
 
 
 def _target(text: str) -> Endpoint:
-    """The topics, with `{db}` in their name; an endpoint has `{topic}` for that."""
+    """Return the endpoint of the topics; `{db}` in the text becomes `{topic}`."""
     endpoint = Endpoint.parse(text.replace(DATABASE, _ANY))
     if endpoint.system != "kafka" or endpoint.is_pattern or "," in endpoint.name:
-        raise BadEndpoint(text, reason="rows go to topics", hint=f"write kafka:pg_raw_{DATABASE}")
+        raise BadEndpoint(
+            text, reason="TARGET must be a topic of Kafka", hint=f"write kafka:pg_raw_{DATABASE}"
+        )
     if endpoint.name == _ANY:
-        # A client of the server chooses the name, and it could be that of any topic.
-        reason = "the name of a database alone could be that of any topic"
+        # A client of the server chooses the name of its database, which could be that of any topic.
+        reason = "a topic must have a prefix besides the name of the database"
         raise BadEndpoint(text, reason=reason, hint=f"write kafka:pg_raw_{DATABASE}")
     check_topic(endpoint.name.replace(_ANY, "x"))
     return replace(endpoint, name=endpoint.name.replace(_ANY, DATABASE))
@@ -94,7 +96,7 @@ def _spec(run: Run, logs: str, endpoint: Endpoint) -> "ShippingSpec":
 
 
 def _name(pattern: str, topic: str) -> str:
-    """The same for the same words, on whatever machine: a container's name changes with each start."""
+    """Return a name that depends on the arguments only; a container's host name changes with each start."""
     return hashlib.sha256(f"{pattern}\0{topic}".encode()).hexdigest()[:12]
 
 
@@ -102,11 +104,11 @@ def _report(run: Run, shipping: "Shipping") -> None:
     found = shipping.as_document()
     for path, held in shipping.held().items():
         run.output.say(
-            f"{path} ends with {held:,} bytes that are no whole row; they wait for the rest"
+            f"{path} ends in an incomplete row ({held:,} bytes); it is shipped when complete"
         )
     first = shipping.counts.first_not_understood
     if first is not None:
         run.output.say(
-            f"{found['not_understood']:,} rows were not understood, and shipped as they are: {first}"
+            f"{found['not_understood']:,} rows could not be parsed; shipped unchanged: {first}"
         )
     run.output.emit(found, [{k: v for k, v in found.items() if k != "topics"}])

@@ -1,4 +1,4 @@
-"""Has a command run in the warm engine, where there is one; else says that it runs here."""
+"""Runs a command in the warm engine; raises `RunHere` if the command must run in this process."""
 
 import json
 import os
@@ -26,13 +26,13 @@ HELLO, COMMAND, RUN_ID, ANSWER, END, ALONE = b"H", b"C", b"I", b"A", b"E", b"O"
 SIGNAL, STOP = b"S", b"Q"
 ANSWERS_WITHIN_S = 3.0
 _CODES: dict[int, int] = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
-# A library that starts threads when it is loaded is not to: the engine is forked.
+# The engine forks, so no library may start threads when it is loaded.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _QUIET = ("-q", "--quiet")
 
 
 class RunHere(Exception):
-    """The command is to run in this process, as these words; `leave_engine` when one is to be left behind."""
+    """The command must run in this process, with these words; `leave_engine`: start an engine for the next ones."""
 
     def __init__(self, words: Sequence[str], *, leave_engine: bool) -> None:
         super().__init__(*words)
@@ -40,7 +40,7 @@ class RunHere(Exception):
 
 
 def run(words: Sequence[str]) -> int:
-    """The exit code of the command that ran in the engine; raises `RunHere` when it did not, or not to its end."""
+    """Return the exit code of the command in the engine; raises `RunHere` if it did not run there to its end."""
     if not handover.is_wanted(words):
         raise RunHere(words, leave_engine=False)
     try:
@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _connection() -> socket.socket | None:
-    """Connect to an engine as this command would start it itself; ask any other engine to end."""
+    """Connect to an engine with the same code and settings as this command; ask any other engine to end."""
     try:
         found = greeted()
     except (PlayheadError, OSError) as exc:
@@ -73,7 +73,7 @@ def _connection() -> socket.socket | None:
 
 
 def greeted() -> tuple[socket.socket, dict[str, Any]] | None:
-    """A connection to the engine, and what it says of itself."""
+    """Return a connection to the engine, and its status; None if no engine runs."""
     path = handover.folder()
     try:
         with local_socket.private_folder(path, make=False) as folder:
@@ -85,16 +85,16 @@ def greeted() -> tuple[socket.socket, dict[str, Any]] | None:
     try:
         kind, content = local_socket.receive(connection)
         if kind != HELLO:
-            raise Gone("it does not greet")
+            raise Gone("the engine did not send its status first")
         connection.settimeout(None)
         return connection, json.loads(content)
-    except (OSError, ValueError):  # it is ending, or has too much to do
+    except (OSError, ValueError):  # the engine is ending or overloaded
         connection.close()
         return None
 
 
 def leave_engine() -> None:
-    """Start an engine for the commands to come, when this one has started a JVM of its own."""
+    """Start an engine for later commands if this command has started its own JVM."""
     session = sys.modules.get("playhead.spark.session")
     if session is None or session.jvm_pid() is None:
         return
@@ -103,7 +103,7 @@ def leave_engine() -> None:
 
 
 def start_engine(*, at_once: bool) -> Path:
-    """Start an engine, with the lowest priority if no command waits for it; return its log."""
+    """Start an engine and return its log file; `at_once` starts it with normal priority."""
     path = handover.folder()
     with local_socket.private_folder(path, make=True):
         given = configure({}).get("engine_idle") or ""
@@ -120,7 +120,7 @@ def start_engine(*, at_once: bool) -> Path:
 
 
 class _Conversation:
-    """From the command that is handed over to its exit code."""
+    """The exchange with the engine, from the command to its exit code."""
 
     def __init__(self, connection: socket.socket, asked: Asked) -> None:
         self._connection, self._asked = connection, asked
@@ -129,7 +129,7 @@ class _Conversation:
         self._heard: int | None = None
         self._is_handed_over = False
         self._early: list[int] = []
-        """Signals that came before the command was handed over."""
+        """Signals received before the command was sent to the engine."""
 
     def hold(self) -> int:
         with _forwarded(self._forward):
@@ -140,12 +140,12 @@ class _Conversation:
                 if self._heard is not None:
                     tell("interrupted" if self._heard == signal.SIGINT else "terminated")
                     return _CODES[self._heard]
-                tell("warning: the warm engine is gone; the command continues without it")
+                tell("warning: the warm engine has ended; the command continues without it")
                 words = [*self._asked.words, *self._same_run()]
                 raise RunHere(words, leave_engine=True) from None
 
     def _same_run(self) -> list[str]:
-        """What has the same command go on with the run that it had begun."""
+        """Return the options that make the same command continue the run that it began in the engine."""
         if self._run_id is None or self._asked.words[0] != "replay":
             return []
         return ["--yes", "--id", self._run_id]
@@ -175,7 +175,7 @@ class _Conversation:
 
     def _forward(self, number: int) -> None:
         self._heard = number
-        if not self._is_handed_over:  # in the middle of a frame, perhaps
+        if not self._is_handed_over:  # perhaps in the middle of a frame
             self._early.append(number)
             return
         with suppress(OSError):
@@ -184,12 +184,12 @@ class _Conversation:
 
 def _say(words: Sequence[str], reason: str | None) -> None:
     if reason and not any(word in _QUIET for word in words):
-        tell(f"note: without the warm engine, because {reason}")
+        tell(f"note: this command runs without the warm engine: {reason}")
 
 
 @contextmanager
 def _handles() -> Iterator[list[int]]:
-    """Of the working folder and the three streams; a stream that is closed is the null device."""
+    """Open handles of the working folder and the three streams; the null device replaces a closed stream."""
     opened = [os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     try:
         handles = [*opened]
@@ -207,7 +207,7 @@ def _handles() -> Iterator[list[int]]:
 
 @contextmanager
 def _forwarded(forward: Callable[[int], None]) -> Iterator[None]:
-    """The run handles Ctrl-C and SIGTERM; a signal that is ignored here stays ignored."""
+    """In this block, forward Ctrl-C and SIGTERM to the run; a signal that is ignored here stays ignored."""
 
     def hear(number: int, _: FrameType | None) -> None:
         forward(number)

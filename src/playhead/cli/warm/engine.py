@@ -1,4 +1,4 @@
-"""`playhead engine`: the warm engine of this user, started, looked at and ended."""
+"""`playhead engine`: starts, shows and stops the warm engine of this user."""
 
 import os
 from contextlib import suppress
@@ -16,18 +16,18 @@ _STARTED_WITHIN_S, _ENDED_WITHIN_S = 120.0, 40.0
 
 
 class EngineDidNotCome(PlayheadError):
-    """The engine was started, and does not answer."""
+    """The engine was started and does not answer."""
 
     def __init__(self, log: object) -> None:
         super().__init__(
             f"the engine does not answer after {_STARTED_WITHIN_S:g} s",
-            hint=f"what it says is in {log}; commands run without it",
+            hint=f"read its log in {log}; commands run without the engine meanwhile",
         )
 
 
 @command()
 def start(run: Run) -> None:
-    """Start the engine now and wait until it is there."""
+    """Start the engine now and wait until it answers."""
     said = _status()
     if said is None:
         log = client.start_engine(at_once=True)
@@ -39,7 +39,7 @@ def start(run: Run) -> None:
 
 @command()
 def status(run: Run) -> None:
-    """Say whether an engine runs, since when, and how many commands it has run. Exit code 1 if none runs."""
+    """Show whether an engine runs, since when, and how many commands it has run. Exit code 1 if none runs."""
     said = _status()
     if said is None:
         run.output.say("no engine runs")
@@ -62,7 +62,7 @@ def _show(run: Run, said: dict[str, Any]) -> None:
 
 @command()
 def stop(run: Run) -> None:
-    """End the engine; commands that run in it are finished first."""
+    """Stop the engine after the commands that run in it have finished."""
     found = client.greeted()
     if found is None:
         run.output.say("no engine runs")
@@ -71,7 +71,9 @@ def stop(run: Run) -> None:
     with connection:
         local_socket.send(connection, client.STOP)
     gone = wait_until(lambda: not _is_alive(said["pid"]), deadline_s=_ENDED_WITHIN_S, every_s=0.05)
-    run.output.say("the engine has ended" if gone else "the engine ends with the commands that run")
+    run.output.say(
+        "the engine has ended" if gone else "the engine ends when its commands have finished"
+    )
 
 
 def _status() -> dict[str, Any] | None:
@@ -91,7 +93,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _memory_mb(*processes: int) -> int:
-    """What the keeper and the JVM have in memory."""
+    """Return the resident memory of these processes, in MiB."""
     pages = 0
     for process in processes:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a command hands to the warm engine, and which commands keep to themselves: never a secret is handed."""
+"""Decides which commands may run in the warm engine, and what they send to it: never a secret."""
 
 import hashlib
 import json
@@ -16,10 +16,10 @@ from playhead.host import paths
 from playhead.version import __version__
 
 SWITCH = "PLAYHEAD_WARM"
-"""Environment variable: `off` does without the engine, `on` uses it."""
+"""Environment variable: `on` uses the engine; default `off`."""
 FOLDER = "engine"
 
-# Who names an engine, or the size of one, has it; and help needs none.
+# A command with one of these options starts an engine of its own, or needs none (help).
 _OWN_ENGINE = ("--master", "--spark-remote", "--spark-memory", "-h", "--help")
 _OWN_ENGINE_VARIABLES = (
     "PLAYHEAD_SPARK_MASTER",
@@ -27,7 +27,7 @@ _OWN_ENGINE_VARIABLES = (
     "SPARK_REMOTE",
     "SPARK_HOME",
 )
-# An engine is started with these; an engine with different ones cannot be used.
+# An engine is started with these variables; a command with different values cannot use it.
 _STARTED_WITH = (
     "HOME",
     "PATH",
@@ -53,7 +53,7 @@ _STARTED_WITH = (
     "KRB5CCNAME",
     "PLAYHEAD_AOT_CACHE",
 )
-# These are of one command: how it speaks, and how it names servers.
+# These variables belong to one command: its output, and its names of servers.
 _OF_A_COMMAND = (
     "LANG",
     "LANGUAGE",
@@ -70,12 +70,12 @@ _OF_A_COMMAND = (
     "PLAYHEAD_SLICE_RECORDS",
     *(each.environment for each in SETTINGS if each.environment),
 )
-# Of everything else that libraries and tasks read the engine has nothing: who has it set runs alone.
+# Other variables that libraries and tasks read are not sent: a command with one of them runs alone.
 _KEPT = re.compile(
     "(PG|KAFKA_|PLAYHEAD_|SPARK_|PYSPARK_|HADOOP_|YARN_|KRB5|SSL_|OPENSSL_|SASL_|LD_|JDK_|_JAVA|JAVA_TOOL"
     "|PYTHONPATH|PYTHONHOME).*"
 )
-# PySpark writes these, from the settings of its session, into a process that has one: notebooks, tests.
+# PySpark sets these in each process that has a session, such as a notebook or a test.
 _OF_A_SESSION = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 _SECRET_WORD = re.compile(
     r"(?i)[a-z_.]*(password|secret|token|jaas|credential|ssl[a-z.]*key)[a-z_.]*\s*=(?!file:|\$\{)"
@@ -86,22 +86,22 @@ _OF_S3, _S3 = "AWS_", "s3:"
 
 
 class KeepsToItself(Exception):
-    """The command runs in its own process; says why where that is worth a line."""
+    """The command runs in its own process; `reason` is None if no note should be printed."""
 
     def __init__(self, reason: str | None = None) -> None:
-        super().__init__(reason or "it needs no engine, or has its own")
+        super().__init__(reason or "it needs no engine or starts its own")
         self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A command as it was typed, with what of its surroundings it is to be run with."""
+    """A command as it was typed, with the environment to run it in."""
 
     words: list[str]
     variables: dict[str, str]
     umask: int
     encodings: list[tuple[str, str]]
-    """Of stdin, stdout and stderr."""
+    """Encoding and error handler of stdin, stdout and stderr."""
 
     def as_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode("utf-8", "surrogatepass")
@@ -113,7 +113,7 @@ class Asked:
 
 
 def is_wanted(words: Sequence[str]) -> bool:
-    """Whether the command line or the environment says so; what the command line says counts."""
+    """Return whether to use the engine; the command line takes precedence over the environment."""
     for word in reversed(words):
         if word in ("--warm", "--no-warm"):
             return word == "--warm"
@@ -121,20 +121,20 @@ def is_wanted(words: Sequence[str]) -> bool:
 
 
 def asked(words: Sequence[str]) -> Asked:
-    """The command to hand over; raises when it keeps to itself."""
+    """Return the command to send to the engine; raises `KeepsToItself` if it must run alone."""
     environment = os.environ
     if any(word.partition("=")[0] in _OWN_ENGINE for word in words):
         raise KeepsToItself
     if any(environment.get(name) for name in _OWN_ENGINE_VARIABLES):
         raise KeepsToItself
     if any(_SECRET_WORD.search(word) or holds_secret(word) for word in words):
-        raise KeepsToItself("its command line has a secret")
+        raise KeepsToItself("its command line contains a secret")
     has_endpoints = words[0] in ("replay", "gaps")
     may_be_s3 = not has_endpoints or any(_S3 in word for word in words)
     if may_be_s3:
         for name in environment:
             if name.startswith(_OF_S3) and name not in _STARTED_WITH:
-                raise KeepsToItself(f"the engine has no {name} of its environment")
+                raise KeepsToItself(_not_in_engine(name))
     return Asked(
         list(words),
         _variables(environment, (*_STARTED_WITH, *_OF_A_COMMAND), needs_all=True),
@@ -144,7 +144,7 @@ def asked(words: Sequence[str]) -> Asked:
 
 
 def engine_environment() -> dict[str, str]:
-    """What the engine is started with, of what this command has."""
+    """Return the variables of this command that the engine is started with."""
     return _variables(os.environ, _STARTED_WITH, needs_all=False)
 
 
@@ -157,14 +157,18 @@ def _variables(
             if not holds_secret(value) and not secrets.has_reference(value):
                 taken[name] = value
             elif needs_all:
-                raise KeepsToItself(f"{name} of its environment has a secret")
+                raise KeepsToItself(f"{name} in its environment contains a secret")
         elif needs_all and value and name not in (SWITCH, *_OF_A_SESSION) and _KEPT.fullmatch(name):
-            raise KeepsToItself(f"the engine has no {name} of its environment")
+            raise KeepsToItself(_not_in_engine(name))
     return taken
 
 
+def _not_in_engine(name: str) -> str:
+    return f"{name} is set in the environment of this command and not in that of the engine"
+
+
 def identity() -> str:
-    """What has to be equal on both sides: the code, the libraries, the user's rights, what is seen of the machine."""
+    """Return what must be equal in both processes: code, libraries, the user's rights, namespaces."""
     seen = (
         __version__,
         sys.executable,
@@ -179,12 +183,12 @@ def identity() -> str:
 
 
 def folder() -> Path:
-    """Where the engine's socket is."""
+    """Return the folder of the engine's socket."""
     return paths.state_dir() / FOLDER
 
 
 def _code() -> list[tuple[str, int, int]]:
-    """Return names, times and sizes of our own files, so that an engine never runs older code."""
+    """Return names, times and sizes of Playhead's files, so that an engine never runs older code."""
     found = []
     pending = [str(Path(__file__).parents[2])]
     while pending:

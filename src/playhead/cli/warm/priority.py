@@ -1,4 +1,4 @@
-"""The lowest priority that can be given back: what starts for later does not slow what runs now."""
+"""Starts processes with the lowest priority that can be raised again later."""
 
 import os
 import resource
@@ -15,8 +15,8 @@ _LOWEST, _USUAL = 19, 0
 def lowered() -> Iterator[None]:
     """In this block, this process and its children use only processor time that nothing else wants.
 
-    Linux lets go of the idle class only those who may set priorities; the others have the nice value of
-    their session's group, where the kernel has such groups.
+    On Linux only a process with CAP_SYS_NICE can leave the idle scheduling class. Other processes lower the nice
+    value of their session's autogroup, if the kernel has autogroups.
     """
     has_idle_class = hasattr(os, "SCHED_IDLE") and _may_give_back()
     if has_idle_class:
@@ -46,14 +46,14 @@ def _nice(process: int, value: int) -> None:
 
 
 def _usual_class(process: int) -> None:
-    for _ in range(2):  # a thread that was started meanwhile has what its starter had
+    for _ in range(2):  # a thread that was started meanwhile has inherited the class
         for thread in _names(Path(f"/proc/{process}/task")):
             with suppress(OSError):
                 os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
 
 
 def _family(process: int) -> list[int]:
-    """The process and all that it has started."""
+    """Return the process and all its descendants."""
     family = [process]
     for member in family:
         for thread in _names(Path(f"/proc/{member}/task")):

@@ -1,7 +1,7 @@
-"""The process that keeps the engine: it starts the JVM, and forks a process for each command.
+"""Runs the engine's main process: it starts the JVM, and forks a process for each command.
 
-It has no thread and no connection of its own to the JVM, so that it can be forked at any time. It ends when
-it was idle for long, when somebody asks, when its socket is no longer where it was, and with its JVM.
+The process has no threads and no connection to the JVM, so it can fork at any time. It ends after an idle
+time, on `playhead engine stop`, when its socket was replaced, and when its JVM ends.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from playhead.version import __version__
 _LOOKS_EVERY_S = 1.0
 _READY_WITHIN_S = 120.0
 _ENDS_WITHIN_S = 30.0
-# The next one is made ready when the command is over, or well on its way: not beside its planning.
+# The next process is forked when the command is over, or has run for a while: not during its planning.
 _NEXT_AFTER_S = 2.0
 
 
 @dataclass(slots=True)
 class _Process:
-    """A forked process and the pipe to it; it waits for a command, runs one, or ends."""
+    """A forked process and its control socket; it waits for a command, runs one, or ends."""
 
     control: socket.socket
     tag: str
@@ -42,7 +42,7 @@ class _Process:
 
 @dataclass(slots=True)
 class Server:
-    """The engine's keeper, from its first process to its last."""
+    """The engine's main process."""
 
     run: Run
     gateway: Gateway
@@ -60,7 +60,7 @@ class Server:
     _place: tuple[int, int] = (0, 0)
 
     def work(self) -> None:
-        """Keep one process ready until this ends; commands that run are waited for."""
+        """Keep one forked process ready until the engine ends; then wait for running commands."""
         self._place = self._now_at_place()
         signal.signal(signal.SIGTERM, self._tell)
         while not self._is_ending or self._processes:
@@ -75,7 +75,7 @@ class Server:
                 self._end()
 
     def _tell(self, _number: int, _frame: object) -> None:
-        """SIGTERM: what runs stops at its next slice."""
+        """Handle SIGTERM: running commands stop at their next slice."""
         self._is_told = True
         self._end_all(signal.SIGTERM)
         signal.alarm(int(_ENDS_WITHIN_S))
@@ -95,7 +95,7 @@ class Server:
         return now - self._used > self.idle_s or self._now_at_place() != self._place
 
     def _hangs(self) -> bool:
-        """Whether a process that should be ready is not: the JVM does not answer."""
+        """Return whether a forked process is overdue, because the JVM does not answer."""
         now = time.monotonic()
         waiting = [each for each in self._processes.values() if not each.is_taken]
         return any(not each.is_ready and now - each.since > _READY_WITHIN_S for each in waiting)
@@ -108,7 +108,7 @@ class Server:
         return status.st_dev, status.st_ino
 
     def _end(self) -> None:
-        """Take no more commands, and leave the place to the next engine."""
+        """Accept no more commands, and remove the socket so that the next engine can bind it."""
         self._is_ending = True
         if self._now_at_place() == self._place:
             os.unlink(local_socket.SOCKET, dir_fd=self.folder)
@@ -117,7 +117,7 @@ class Server:
         self.listener.close()
         for process in self._processes.values():
             with contextlib.suppress(OSError):
-                process.control.sendall(ENDING)  # who has a command already does not mind
+                process.control.sendall(ENDING)  # a process that runs a command ignores it
 
     def _end_all(self, number: int) -> None:
         for pid in self._processes:
@@ -141,7 +141,7 @@ class Server:
         )
 
     def _be_a_child(self, ours: socket.socket) -> None:
-        """Have nothing that is the keeper's alone: the JVM and the lock are to go with it."""
+        """Close what belongs to the main process only, so that the JVM and the lock end with it."""
         signal.alarm(0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -187,7 +187,7 @@ class Server:
             if STOP in said:
                 self._is_told = True
             if not said:
-                time.sleep(0.01)  # it is ending, and reaped in a moment
+                time.sleep(0.01)  # it is ending, and is reaped soon
 
     def _reap(self) -> None:
         for pid, process in list(self._processes.items()):
@@ -199,5 +199,5 @@ class Server:
             if process.is_taken:
                 self._used = time.monotonic()
             if process.is_taken and status != 0:
-                # Its tasks write until they are ended, and its client starts the command again.
+                # Its tasks write until they are cancelled, and its client starts the command again.
                 self._fork(self._cancel, process.tag)

@@ -1,4 +1,4 @@
-"""The daemon of the warm engine's workers: `python -m playhead.cli.warm.task_daemon`, started by Spark."""
+"""Runs the Python worker daemon of the warm engine: `python -m playhead.cli.warm.task_daemon`, started by Spark."""
 
 from playhead.spark.task_daemon import serve
 

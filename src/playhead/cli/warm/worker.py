@@ -1,4 +1,4 @@
-"""The process of one command in the warm engine: forked beforehand, it waits with a session of its own."""
+"""Runs one command in the warm engine, in a forked process that has its own Spark session."""
 
 import contextlib
 import io
@@ -24,14 +24,14 @@ from playhead.replay import journal
 Run = Callable[[list[str]], int]
 READY, TAKEN, STOP, ENDING = b"R", b"T", b"Q", b"X"
 _HANDLES = 4
-# Whose client has vanished stops as at a SIGTERM, at the next slice; what hangs then is ended.
+# If the client has ended, the command stops as at a SIGTERM, at its next slice; later the process is killed.
 _STOPS_WITHIN_S, _ENDS_WITHIN_S = 25.0, 8.0
 _DIED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Where the process stands: between those who ask and the engine that has forked it."""
+    """The process's sockets: to clients, and to the engine that forked it."""
 
     listener: socket.socket
     engine: socket.socket
@@ -39,7 +39,7 @@ class Post:
 
 
 def serve(post: Post, run: Run) -> NoReturn:
-    """Wait for one command, run it, answer, and end."""
+    """Wait for one command, run it, send its result, and exit."""
     post.engine.sendall(READY)
     connection = _accepted(post)
     try:
@@ -48,7 +48,7 @@ def serve(post: Post, run: Run) -> NoReturn:
         post.listener.close()
         _enter(asked, handles)
         _Command(connection, post.engine, asked, run).do()
-    except BaseException:  # noqa: BLE001  the client sees the connection end, and runs the command itself
+    except BaseException:  # noqa: BLE001  the connection closes, and the client runs the command itself
         import traceback
 
         traceback.print_exc(file=sys.__stderr__)
@@ -61,10 +61,10 @@ def _accepted(post: Post) -> socket.socket:
     while True:
         readable, _, _ = select.select([post.listener, post.engine], [], [])
         if post.engine in readable:
-            os._exit(0)  # it wants us no more, or is gone
+            os._exit(0)  # the engine needs this process no longer, or has ended
         connection, _ = post.listener.accept()
         connection.settimeout(client.ANSWERS_WITHIN_S)
-        with contextlib.suppress(Exception):  # another user, or a client that has ended
+        with contextlib.suppress(Exception):  # a client of another user, or one that has ended
             local_socket.need_own(connection, paths.state_dir())
             local_socket.send(connection, client.HELLO, post.hello)
             if _is_command(connection, post):
@@ -73,7 +73,7 @@ def _accepted(post: Post) -> socket.socket:
 
 
 def _is_command(connection: socket.socket, post: Post) -> bool:
-    """Whether a command comes next, which is left unread."""
+    """Return whether the next frame is a command, without reading it."""
     kind = connection.recv(1, socket.MSG_PEEK)
     if kind == client.STOP:
         post.engine.sendall(STOP)
@@ -84,12 +84,12 @@ def _taken(connection: socket.socket) -> tuple[Asked, list[int]]:
     kind, content, handles = local_socket.receive_handles(connection, _HANDLES)
     connection.settimeout(None)
     if kind != client.COMMAND or len(handles) != _HANDLES:
-        raise Gone("that is no command")
+        raise Gone("the frame is not a command")
     return Asked.of_bytes(content), handles
 
 
 def _enter(asked: Asked, handles: Sequence[int]) -> None:
-    """Take over the client's folder, streams, umask and variables, and keep none of the engine's."""
+    """Use the client's folder, streams, umask and variables, and none of the engine's."""
     folder, *streams = handles
     os.fchdir(folder)
     os.close(folder)
@@ -105,7 +105,7 @@ def _enter(asked: Asked, handles: Sequence[int]) -> None:
 
 
 def _speak(encodings: Sequence[tuple[str, str]]) -> None:
-    """Stdout is kept until the command's end: who asked gets all of it or, from a dead engine, nothing."""
+    """Set the three streams; stdout is buffered to the command's end, so the client gets all of it or nothing."""
     (coded, errors), (_, _), (error_coded, error_errors) = encodings
     sys.stdin = open(0, encoding=coded, errors=errors, closefd=False)  # noqa: SIM115
     sys.stdout = _Kept(encoding=encodings[1][0], errors=encodings[1][1])
@@ -118,7 +118,7 @@ def _speak(encodings: Sequence[tuple[str, str]]) -> None:
 
 
 class _Kept(io.TextIOWrapper):
-    """A stdout that is handed over at the end, and says of itself what the real one would."""
+    """A stdout that is sent at the end; `isatty` and `fileno` are those of the real one."""
 
     def __init__(self, *, encoding: str, errors: str) -> None:
         self._content = io.BytesIO()
@@ -136,7 +136,7 @@ class _Kept(io.TextIOWrapper):
 
 
 class _Command:
-    """A running command, and the thread that reads from its client and from the engine."""
+    """A running command, with a thread that reads from its client and from the engine."""
 
     def __init__(
         self, connection: socket.socket, engine: socket.socket, asked: Asked, run: Run
@@ -169,9 +169,7 @@ class _Command:
         while True:
             readable, _, _ = select.select([self._connection, self._engine], [], [])
             if self._engine in readable and not self._engine.recv(1):
-                os._exit(
-                    _DIED
-                )  # as if this process had been killed: the client continues without it
+                os._exit(_DIED)  # like a killed process: the client continues without it
             if self._connection not in readable:
                 continue
             try:
@@ -183,7 +181,7 @@ class _Command:
 
 
 def _end_gently() -> NoReturn:
-    """The client is gone: stop at the next slice; the ledger has what is committed."""
+    """Stop at the next slice, because the client has ended; the ledger has what is committed."""
     for seconds in (_STOPS_WITHIN_S, _ENDS_WITHIN_S):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(seconds)

@@ -1,1 +1,1 @@
-"""Which pairs of captured traffic are meant."""
+"""Filters for pairs of captured traffic."""

@@ -1,4 +1,4 @@
-"""What a filter is made of: conditions on a pair, joined by AND and OR, and what each keyword looks at."""
+"""The conditions of a filter, joined by AND and OR, and the values that each keyword reads."""
 
 import re
 import zlib
@@ -17,14 +17,14 @@ Looks = Callable[[Pair, str], Sequence[str]]
 
 
 class Test(Protocol):
-    """Something that is true of a pair or is not; `str` is its text in the filter language."""
+    """A predicate on pairs; `str` gives its text in the filter language."""
 
     def matches(self, pair: Pair) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """Joined by AND."""
+    """Tests joined by AND."""
 
     parts: tuple[Test, ...]
 
@@ -37,7 +37,7 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """Joined by OR."""
+    """Tests joined by OR."""
 
     parts: tuple[Test, ...]
 
@@ -54,9 +54,9 @@ def _grouped(part: Test) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One keyword held against one value.
+    """Compares one keyword with one value.
 
-    What a pair does not have is neither the value nor contains it, so `NOT` is true of it.
+    A pair without the field is neither equal to the value nor contains it, so `NOT` matches the pair.
     """
 
     keyword: str
@@ -85,7 +85,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Captured in `[from_ns, to_ns)`."""
+    """Matches pairs captured in `[from_ns, to_ns)`."""
 
     from_ns: int
     to_ns: int
@@ -103,7 +103,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """So many of so many sessions, the same ones every time; pairs without a session count one by one."""
+    """Matches a fixed sample of sessions, `taken` of `of`; a pair without a session counts as its own session."""
 
     taken: int
     of: int
@@ -127,7 +127,7 @@ def quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-# --- what each keyword looks at
+# --- the values of each keyword
 
 
 def _plain(*names: str) -> Looks:
@@ -159,7 +159,7 @@ def _source(pair: Pair, _: str) -> Sequence[str]:
 
 
 def _uuid(pair: Pair, _: str) -> Sequence[str]:
-    """As people write it, and as the file has it."""
+    """Return the UUID in canonical form, and as in the file."""
     written = as_text(pair.get("uuid"))
     return () if written is None else (uuid_of(pair), written)
 
@@ -222,11 +222,11 @@ KEYWORDS: Final[Mapping[str, Looks]] = {
 def condition(
     keyword: str, key: str, operator: str, values: tuple[str, ...], *, is_negated: bool
 ) -> Test:
-    """One condition; a `ValueError` says which value is wrong by its first argument, and why."""
+    """Return one condition; raises `ValueError` with the index of the invalid value, and the reason."""
     if keyword == "timerange":
         found = [instant_ns(value) for value in values]
         if None in found:
-            raise ValueError(found.index(None), "needed an instant as 2023-10-26T02:28:54Z")
+            raise ValueError(found.index(None), "needed an instant such as 2023-10-26T02:28:54Z")
         from_ns, to_ns = (each or 0 for each in found)
         if from_ns > to_ns:
             raise ValueError(1, "the end is before the start")
@@ -234,12 +234,12 @@ def condition(
     if keyword == "sample":
         part = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", values[0], re.ASCII)
         if part is None or int(part[1]) > int(part[2]):
-            raise ValueError(0, 'needed a part as "1/5"')
+            raise ValueError(0, 'needed a fraction such as "1/5"')
         return Sample(int(part[1]), int(part[2]), key == "rrpair", is_negated)
     pattern = None
     if operator == "REGEX":
         try:
             pattern = Pattern(values[0])
         except BadPattern as exc:
-            raise ValueError(0, f"this regular expression cannot be used: {exc}") from exc
+            raise ValueError(0, f"the regular expression is not valid: {exc}") from exc
     return Condition(keyword, key, operator, is_negated, values[0], pattern)

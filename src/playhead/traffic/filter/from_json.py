@@ -1,4 +1,4 @@
-"""The JSON form of a filter: groups of filters, each including or excluding."""
+"""Parses the JSON form of a filter: groups of filters that include or exclude pairs."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -43,13 +43,13 @@ _BESIDE: Final = {"include", "operator", "id"}
 
 
 def read(text: str) -> Test:
-    """Every filter that does not say `include` excludes: this form leaves out what is false."""
+    """Parse the text; a filter without `include` excludes, because the form leaves false values out."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as exc:
         raise NotUnderstood(text, where=WHERE, at=exc.pos, reason=exc.msg) from exc
     except RecursionError as exc:
-        raise NotUnderstood(text, where=WHERE, at=0, reason="it is too deep") from exc
+        raise NotUnderstood(text, where=WHERE, at=0, reason="it is nested too deeply") from exc
     return _Document(text).group(document, "conditions", _Document.conditions)
 
 
@@ -61,12 +61,12 @@ class _Document:
         return self.group(found, "filters", _Document.filter)
 
     def group(self, found: Any, name: str, each: "Callable[[_Document, Any], Test]") -> Test:
-        """Several of one kind, joined by the group's operator."""
+        """Return the parts of a group, joined by its operator."""
         if not isinstance(found, dict):
-            raise self._bad(name, f"an object with {name} is needed")
+            raise self._bad(name, f"needed an object with {name}")
         parts = found.get(name)
         if not isinstance(parts, list) or not parts:
-            raise self._bad(name, f"{name} must be a list that is not empty")
+            raise self._bad(name, f"{name} must be a non-empty list")
         operator = found.get("operator", "AND")
         if operator not in ("AND", "OR"):
             raise self._bad("operator", f"found {operator!r}, needed AND or OR")
@@ -76,13 +76,13 @@ class _Document:
         return Both(tests) if operator == "AND" else Either(tests)
 
     def filter(self, found: Any) -> Test:
-        """One thing that is looked at, and what it is held against."""
+        """Return the condition of one filter: a field, an operator and a value."""
         if not isinstance(found, dict):
             raise self._bad("filters", "each filter must be an object")
         names = [name for name in found if name not in _BESIDE]
         if len(names) != 1:
             raise self._bad(
-                "filters", f"a filter looks at one thing; this one names {names or 'none'}"
+                "filters", f"a filter must have exactly one field; found {names or 'none'}"
             )
         name = names[0]
         operator = _OPERATORS.get(str(found.get("operator", "EQUAL")))
@@ -110,7 +110,7 @@ class _Document:
         if name == "sample":
             return "sample", "", (self._text(name, value),)
         if name not in _PLAIN:
-            raise self._bad(name, f"no filter looks at {name!r}")
+            raise self._bad(name, f"unknown field {name!r}")
         return _PLAIN[name], "", (self._text(name, value),)
 
     def _texts(self, name: str, value: Any, *parts: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class _Document:
 
     def _text(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise self._bad(name, f"{name} needs a text")
+            raise self._bad(name, f"{name} must be a string")
         return value
 
     def _bad(self, name: str, reason: str) -> NotUnderstood:

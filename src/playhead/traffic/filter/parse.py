@@ -1,4 +1,4 @@
-"""The filter language: `(command IS "Fetch") AND (location REGEX "^/users")`, read into conditions."""
+"""Parses the filter language, such as `(command IS "Fetch") AND (location REGEX "^/users")`."""
 
 import re
 from collections.abc import Callable
@@ -35,13 +35,13 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# `\d` and such belong to a regular expression; only what the quotation itself needs is taken off.
+# Only `\"` and `\\` are escapes of the string; `\d` and others belong to a regular expression.
 _ESCAPE = re.compile(r'\\(["\\/])')
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a filter's text."""
+    """A token of a filter's text."""
 
     kind: str
     text: str
@@ -62,14 +62,14 @@ def unescaped(literal: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrafficFilter:
-    """Which pairs are kept. `str` gives a text in the filter language that means the same."""
+    """A predicate on pairs. `str` gives an equivalent text in the filter language."""
 
     test: Test
     snapshot: str | None = None
 
     @classmethod
     def parse(cls, text: str, *, snapshot: str | None = None) -> "TrafficFilter":
-        """Of its text, or of its JSON form. `snapshot` is the id that `snapshot IS …` is held against."""
+        """Parse the text or JSON form. `snapshot` is the id that `snapshot IS …` is compared with."""
         if text.lstrip()[:1] == "{":
             return cls(read(text), snapshot)
         return cls(_Reader(text).whole(), snapshot)
@@ -84,7 +84,7 @@ class TrafficFilter:
 
 
 class _Reader:
-    """Reads a filter once from left to right; every complaint knows its place."""
+    """Parses a filter from left to right; errors point to their position."""
 
     def __init__(self, text: str) -> None:
         self._phrase = Cursor(text, WHERE, 0, len(text))
@@ -98,7 +98,7 @@ class _Reader:
         while at < len(self._text):
             match = _TOKEN.match(self._text, at)
             if match is None or match.lastgroup is None:
-                reason = "the quotation that begins here is not closed"
+                reason = "the quoted string that begins here is not closed"
                 raise self._phrase.refuse(reason, at=at)
             if match.lastgroup != "space":
                 found.append(Token(match.lastgroup, match[0], at))
@@ -134,7 +134,7 @@ class _Reader:
             return self._condition()
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self._bad(token, f"parentheses are more than {_DEEPEST} deep")
+            raise self._bad(token, f"parentheses are nested more than {_DEEPEST} deep")
         self._take()
         found = self._either()
         if self._peek().kind != "close":
@@ -166,7 +166,7 @@ class _Reader:
             hint = (
                 f"did you mean {near[0]}?" if near else f"known: {', '.join((*KEYWORDS, *SPECIAL))}"
             )
-            raise self._phrase.refuse(f"no keyword {name!r} is known", at=token.at, hint=hint)
+            raise self._phrase.refuse(f"unknown keyword {name!r}", at=token.at, hint=hint)
         key = rest.removesuffix("]")
         key = unescaped(key) if key[:1] == '"' else key.strip()
         if keyword in KEYED and not key:
@@ -190,11 +190,11 @@ class _Reader:
         if operator not in ("IS", "CONTAINS", "REGEX"):
             raise self._bad(token, f"needed {_OPERATORS}")
         if keyword in SPECIAL and operator != "IS":
-            raise self._bad(token, f"{keyword} is compared by IS or NOT only")
+            raise self._bad(token, f"{keyword} takes only IS or NOT")
         return operator, is_negated
 
     def _has_value_after(self) -> bool:
-        """Whether the word that comes is followed by a value, and so no value itself."""
+        """Return whether a value follows the next word, so that the word is not a value itself."""
         return self._tokens[self._next + 1].kind in ("quoted", "word", "keyed")
 
     def _value(self, keyword: str) -> Token:
@@ -216,5 +216,5 @@ class _Reader:
     def _bad(self, token: Token, needed: str, hint: str | None = None) -> NotUnderstood:
         found = repr(token.text) if token.text else "the end"
         return self._phrase.refuse(
-            f"found {found}; {needed}", at=token.at, hint=hint or f"as {_EXAMPLE}"
+            f"found {found}; {needed}", at=token.at, hint=hint or f"such as {_EXAMPLE}"
         )

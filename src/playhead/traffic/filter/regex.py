@@ -1,4 +1,4 @@
-"""Regular expressions whose time is bounded by the length of the text: RE2, as Arrow has it."""
+"""Matches regular expressions in linear time, with Arrow's RE2."""
 
 from functools import lru_cache
 from typing import Any
@@ -10,21 +10,23 @@ _REMEMBERED = 100_000
 
 
 class BadPattern(ValueError):
-    """A pattern that RE2 does not take; the text says why."""
+    """A pattern that RE2 does not accept; the text has the reason."""
 
 
 class Pattern:
-    """Finds a pattern anywhere in texts. Traffic repeats itself: what was looked at is remembered."""
+    """Searches texts for a pattern; results are cached, because traffic repeats texts."""
 
     def __init__(self, written: str) -> None:
         self.written = written
         if len(written) > _LONGEST:
-            raise BadPattern(f"it has {len(written):,} characters, and {_LONGEST:,} is the most")
+            raise BadPattern(
+                f"it has {len(written):,} characters; at most {_LONGEST:,} are allowed"
+            )
         self._look("")
         self.found_in = lru_cache(maxsize=_REMEMBERED)(self._look)
 
     def fits(self, held: bytes) -> bool:
-        """Whether bytes have it; those that are no text are searched as well as can be."""
+        """Return whether the bytes contain the pattern; invalid UTF-8 is replaced first."""
         return self._look(held.decode("utf-8", "replace"))
 
     def _look(self, text: str) -> bool:

@@ -1,1 +1,1 @@
-"""The recordings that can be read, one module for each."""
+"""The formats of captures, one module each."""

@@ -1,4 +1,4 @@
-"""CSV of an extract: the known command's, whose rows are values, and ours, whose rows are whole records."""
+"""Reads the CSV of an extract: rows of values, or rows of whole records."""
 
 import base64
 import csv
@@ -29,7 +29,7 @@ _NONE_MS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which column is what."""
+    """The columns of an extract by their meaning."""
 
     names: tuple[str, ...]
     value: int
@@ -40,7 +40,7 @@ class Layout:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "Layout | None":
-        """None where no column is a value."""
+        """Return the layout of a header; None if no column is a value."""
         last = [name.rpartition(".")[2] for name in names]
         if set(_WHOLE) <= set(names):
             key = names.index("key") if "key" in names and "key_form" in names else None
@@ -59,21 +59,21 @@ class Layout:
         return cells[self.names.index(name)]
 
     def place(self, cells: Sequence[str]) -> tuple[TopicPartition, int]:
-        """Of a row that is a whole record."""
+        """Return partition and offset of a row that is a whole record."""
         topic = self.cell(cells, "topic")
         numbers = [self.cell(cells, name) for name in ("partition", "offset")]
         if not topic or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
-            raise UnknownShape("a row without a topic, a partition and an offset")
+            raise UnknownShape("a row without topic, partition or offset")
         partition, offset = map(int, numbers)
         if partition > 9_999 or offset > MOST_OFFSET:
-            raise UnknownShape(f"partition {partition}, offset {offset}")
+            raise UnknownShape(f"partition {partition} or offset {offset} is not valid")
         return (topic, partition), offset
 
 
 def entry_of(layout: Layout, cells: Sequence[str], number: int) -> Entry:
-    """Raises `UnknownShape` for what is no record."""
+    """Return the record of a row; raises `UnknownShape` if it is not a record."""
     if len(cells) != len(layout.names):
-        raise UnknownShape(f"{len(cells)} cells, and the header has {len(layout.names)}")
+        raise UnknownShape(f"{len(cells)} cells; the header has {len(layout.names)}")
     if layout.is_whole:
         key = None if layout.key is None else _formed(layout, cells, "key")
         headers = _headers(layout.cell(cells, "headers")) if "headers" in layout.names else ()
@@ -94,14 +94,14 @@ def _formed(layout: Layout, cells: Sequence[str], name: str) -> bytes | None:
         return _bytes(cell)
     if form == "base64":
         return _decoded(cell)
-    raise UnknownShape(f"a {name}_form {form[:20]!r}")
+    raise UnknownShape(f"the {name}_form {form[:20]!r} is unknown")
 
 
 def _decoded(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (NotBase64, ValueError, TypeError):
-        raise UnknownShape("a cell that is said to be base64 and is not") from None
+        raise UnknownShape("a cell marked as base64 is not valid base64") from None
 
 
 def _headers(cell: str) -> Headers:
@@ -109,7 +109,7 @@ def _headers(cell: str) -> Headers:
         found = json.loads(cell) if cell else []
         return tuple((str(name), _header(value)) for name, value in found)
     except (ValueError, TypeError, RecursionError):
-        raise UnknownShape("headers that are no list of names and values") from None
+        raise UnknownShape("the headers are not a list of names and values") from None
 
 
 def _header(value: Any) -> bytes | None:
@@ -128,7 +128,7 @@ def _time(layout: Layout, cells: Sequence[str]) -> int:
         return int(cell)
     found = instant_ns(cell)
     if found is None:
-        raise UnknownShape(f"a time {cell[:40]!r}")
+        raise UnknownShape(f"the time {cell[:40]!r} is not valid")
     return found // 1_000_000
 
 
@@ -136,7 +136,7 @@ def _time(layout: Layout, cells: Sequence[str]) -> int:
 
 
 class _Rows:
-    """Rows of cells, each with its line, and where it begins and ends in bytes."""
+    """Yields rows of cells, each with its line number and its range of bytes."""
 
     def __init__(self, file: BinaryIO, *, is_first: bool = True) -> None:
         self._file, self.at, self.line = file, 0, 0
@@ -146,12 +146,12 @@ class _Rows:
         for raw in iter(lambda: self._file.readline(LONGEST), b""):
             self.at += len(raw)
             self.line += 1
-            # Bytes that are no UTF-8 come through as they are.
+            # Invalid UTF-8 is preserved.
             yield raw.decode(self._codec, "surrogateescape")
             self._codec = "utf-8"
 
     def __iter__(self) -> Iterator[tuple[int, int, list[str] | str]]:
-        """Line, first byte, and the cells, or why there are none."""
+        """Yield line number, first byte, and the cells or the reason why there are none."""
         csv.field_size_limit(LONGEST)
         reader = csv.reader(self._lines(), strict=True)
         while True:
@@ -161,7 +161,7 @@ class _Rows:
             except StopIteration:
                 return
             except csv.Error as exc:
-                yield line, start, f"no CSV: {exc}"
+                yield line, start, f"not valid CSV: {exc}"
                 continue
             if cells:
                 yield line, start, cells
@@ -209,13 +209,13 @@ def _enter(layout: Layout, cells: Sequence[str], rows: Gathering, at: tuple[int,
 
 
 def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
-    """Its rows that are records, by their numbers."""
+    """Return the records of a row, by number."""
     layout = Layout.of(catalog.columns)
     if layout is None:
-        raise UnknownShape("no column of values")
+        raise UnknownShape("no column contains values")
     entries: list[Entry] = []
     for number, (_, _, cells) in enumerate(_Rows(BytesIO(data), is_first=row.start == 0)):
-        # The header is a row of the file, but has no number.
+        # The header row has no number.
         at = number - (row.start == 0)
         if isinstance(cells, str) or at < 0:
             continue
@@ -228,7 +228,7 @@ def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
 
 
 def has_times(names: Sequence[str]) -> bool:
-    """Whether a column says the times of the records."""
+    """Return whether a column contains the times of the records."""
     layout = Layout.of(names)
     return layout is not None and layout.time is not None
 
@@ -236,6 +236,6 @@ def has_times(names: Sequence[str]) -> bool:
 def _layout(snapshot: Snapshot, cells: list[str] | str) -> Layout:
     layout = None if isinstance(cells, str) else Layout.of(cells)
     if layout is None:
-        reason = "its first line names no column of values"
+        reason = "its first line has no column of values"
         raise NoSnapshot(str(snapshot.files[0]), reason=reason)
     return layout

@@ -1,4 +1,4 @@
-"""GoReplay files: the bodies of their HTTP requests are records."""
+"""Reads GoReplay files: the body of each HTTP request is a record."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _REQUEST: Final = b"1"
 
 
 class Payload(NamedTuple):
-    """One entry of a file; `reason` says why it is none of GoReplay's."""
+    """One entry of a file; `reason` is set if the entry is not valid."""
 
     line: int
     start: int
@@ -29,11 +29,11 @@ class Payload(NamedTuple):
 
 
 def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
-    """All entries. The last one counts without a separator behind it, if it is whole."""
+    """Yield all entries; the last one may lack its separator if it is complete."""
     line = 1
     while True:
         first = file.readline(LONGEST)
-        # Not a list of lines, which would take much more memory than an entry of many short ones.
+        # A list of many short lines would take much more memory than a bytearray.
         rest = bytearray()
         lines, raw = int(bool(first)), first
         while raw and raw != _END:
@@ -52,7 +52,7 @@ def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
 def _payload(line: int, at: int, first: bytes, rest: bytearray) -> Payload:
     meta = _META.fullmatch(first)
     if meta is None:
-        return Payload(line, at, b"", 0, b"", "a first line that GoReplay does not write")
+        return Payload(line, at, b"", 0, b"", "the first line is not a GoReplay header")
     if rest.endswith(_END):
         del rest[-len(_END) :]
         if rest.endswith(b"\n"):
@@ -77,7 +77,7 @@ def scan(snapshot: Snapshot) -> Catalog:
 
 
 def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> bool:
-    """Whether it is a request, which has a number."""
+    """Return whether the entry is a request; only requests are numbered."""
     if each.reason is not None:
         catalog.count("unread")
         catalog.trouble(each.reason, at[1], each.line)
@@ -105,7 +105,7 @@ def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]
 
 
 def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
-    """Its requests with a body, by their numbers."""
+    """Return the requests with a body, by number."""
     del row, catalog
     entries: list[Entry] = []
     number = -1

@@ -1,4 +1,4 @@
-"""HAR files: the bodies of their requests are records."""
+"""Reads HAR files: the body of each request is a record."""
 
 import base64
 from binascii import Error as NotBase64
@@ -17,17 +17,17 @@ from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
 
 def scan(snapshot: Snapshot) -> Catalog:
-    """A HAR is one document, so it is one row, and is read as a whole."""
+    """Return a catalog with one row, because a HAR is one document."""
     with opened(snapshot.files[0]) as file:
         data = file.read(LONGEST + 1)
     catalog = Catalog()
     name = str(snapshot.files[0])
     if len(data) > LONGEST:
-        raise NoSnapshot(name, reason=f"it holds more than {LONGEST >> 20} MB in one document")
+        raise NoSnapshot(name, reason=f"it is a document of more than {LONGEST >> 20} MB")
     try:
         entries = _entries(data)
     except (ValueError, RecursionError) as exc:
-        raise NoSnapshot(name, reason=f"it is no HAR: {exc}") from exc
+        raise NoSnapshot(name, reason=f"it is not a valid HAR: {exc}") from exc
     found: list[Entry] = []
     for number, each in enumerate(entries):
         catalog.count("requests")
@@ -76,14 +76,14 @@ def _entries(data: bytes) -> list[Any]:
 
 
 def _record(number: int, entry: Any) -> Entry | None:
-    """None for a request without a body."""
+    """Return the record of an entry; None for a request without a body."""
     request = field(entry, "request")
     if not isinstance(request, dict):
         raise UnknownShape("it has no request")
     written = field(entry, "startedDateTime")
     started_ns = instant_ns(written) if isinstance(written, str) else None
     if started_ns is None:
-        raise UnknownShape(f"its time is {str(written)[:40]!r}")
+        raise UnknownShape(f"{str(written)[:40]!r} is not a time")
     body = _body(request.get("postData"))
     if body is None:
         return None
@@ -96,7 +96,7 @@ def _record(number: int, entry: Any) -> Entry | None:
     )
     try:
         headers = shown.headers()
-    except UnicodeEncodeError as exc:  # JSON can spell half of a character.
+    except UnicodeEncodeError as exc:  # JSON can contain an unpaired surrogate.
         raise UnknownShape(f"its request is not valid text: {exc.reason}") from exc
     return number, started_ns // 1_000_000, None, body, headers
 
@@ -109,7 +109,7 @@ def _body(posted: Any) -> bytes | None:
         try:
             return base64.b64decode(text, validate=True)
         except (NotBase64, ValueError) as exc:
-            raise UnknownShape("a body that is said to be base64 and is not") from exc
+            raise UnknownShape("a body marked as base64 is not valid base64") from exc
     if isinstance(text, str) and text:
         return text.encode("utf-8", "surrogatepass")
     fields = posted.get("params")

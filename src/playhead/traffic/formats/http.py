@@ -1,4 +1,4 @@
-"""Requests of HTTP/1.x as they were captured, and the records that their bodies make."""
+"""Parses captured HTTP/1.x requests into records."""
 
 import re
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ _MOST_PART: Final = 1 << 31
 
 
 class HttpRequest(NamedTuple):
-    """What of a request goes into a record: no cookie and no secret of its headers does."""
+    """The parts of a request that become a record: no cookie, and no secret of its headers."""
 
     method: str
     url: str
@@ -31,19 +31,19 @@ class HttpRequest(NamedTuple):
 
 
 def parse_request(raw: bytes) -> HttpRequest:
-    """Raises `UnknownShape` for what is no request, or has been cut off."""
+    """Parse a request; raises `UnknownShape` if it is not a request or is incomplete."""
     line = _REQUEST_LINE.match(raw)
     if line is None:
-        raise UnknownShape("a payload that is no HTTP request")
+        raise UnknownShape("the payload is not an HTTP request")
     fields, body = _split(raw[line.end() :])
     if "chunked" in fields.get("transfer-encoding", "").lower():
         body = _joined(body)
     elif "content-length" in fields:
         length = fields["content-length"]
         if not (length.isascii() and length.isdigit() and len(length) < 19):
-            raise UnknownShape(f"a content length {length[:20]!r}")
+            raise UnknownShape(f"the content length {length[:20]!r} is not a number")
         if int(length) > len(body):
-            raise UnknownShape("a request whose body is cut off")
+            raise UnknownShape("the body of the request is incomplete")
         body = body[: int(length)]
     has_body = body or fields.get("content-length", "0").strip("0")
     content_type = fields.get(_KEPT)
@@ -62,7 +62,7 @@ def _split(rest: bytes) -> tuple[dict[str, str], bytes]:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    """The fields that say what a body is; a list of all lines would take much more memory than they do."""
+    """Return the header fields that describe the body; a list of all lines would take much more memory."""
     return {
         found[1].strip().lower().decode(): found[2].strip().decode("latin-1")
         for found in _FIELD.finditer(head)
@@ -70,20 +70,20 @@ def _fields(head: bytes) -> dict[str, str]:
 
 
 def _joined(body: bytes) -> bytes:
-    """A body that came in parts, each with its length in front."""
+    """Return the body of a chunked request."""
     whole = bytearray()  # A list of many short parts would take much more memory.
     at = 0
     while True:
         end = body.find(b"\n", at)
         size = body[at:end].partition(b";")[0].strip() if end >= 0 else b""
         if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
-            raise UnknownShape("a request whose body is cut off")
+            raise UnknownShape("the body of the request is incomplete")
         length = int(size, 16)
         if length == 0:
             return bytes(whole)
         part = body[end + 1 : end + 1 + length]
         if len(part) < length or length > _MOST_PART:
-            raise UnknownShape("a request whose body is cut off")
+            raise UnknownShape("the body of the request is incomplete")
         whole += part
         at = end + 1 + length
         at = body.find(b"\n", at) + 1 or len(body)

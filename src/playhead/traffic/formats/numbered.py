@@ -1,4 +1,4 @@
-"""Rows of captures that are numbered from 0: GoReplay, HAR, an extract, logs."""
+"""Rows of captures whose records are numbered from 0: GoReplay, HAR, extracts, logs."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Entry = tuple[int, int, bytes | None, bytes | None, Headers]
 
 
 def topic_named(id_: str) -> str:
-    """A topic's name made of a file's."""
+    """Return the topic name for a file name."""
     name = _NOT_IN_A_NAME.sub("-", id_).strip("-")[:200]
     return name if name.strip(".") else "capture"
 
@@ -36,7 +36,7 @@ def columns_from(entries: Sequence[Entry]) -> TrafficColumns:
 
 @dataclass(slots=True)
 class Gathering:
-    """Puts records that stand side by side in a file into rows, each of which is read at once."""
+    """Groups adjacent records of a file into rows; a row is read as a whole."""
 
     catalog: Catalog
     place: TopicPartition
@@ -48,7 +48,7 @@ class Gathering:
     _start: int = 0
 
     def begin(self, start: int, number: int) -> None:
-        """What comes next stands at this byte and has this number; ends the row that is full."""
+        """Begin an entry at this byte with this number; ends a full row first."""
         is_full = len(self._numbers) >= _MOST_RECORDS or start - self._start >= _MOST_BYTES
         if is_full:
             self.end(start)
@@ -56,12 +56,12 @@ class Gathering:
             self._start, self.base = start, number
 
     def add(self, number: int, time_ms: int) -> None:
-        """It is a record."""
+        """Count the current entry as a record."""
         self._numbers.append(number - self.base)
         self._times.append(time_ms)
 
     def end(self, stop: int) -> None:
-        """A row of what was added, up to this byte."""
+        """End the row at this byte."""
         if not self._numbers:
             return
         numbers, times = self._numbers, self._times

@@ -1,4 +1,4 @@
-"""RRPairs: one pass that finds the records of every Fetch and Produce, and reading them again by their places."""
+"""Reads RRPairs: a scan finds the records of each Fetch and Produce, which are later read by position."""
 
 import json
 import re
@@ -18,17 +18,17 @@ from playhead.traffic.record_sets import ROWS, RecordSet, lots_of, topic_id_of
 from playhead.traffic.snapshot import Snapshot, opened
 
 _RECORDS = re.compile(rb'"records"\s*:\s*\{')
-# What was no text may have become this on its way into one.
+# U+FFFD, the replacement for invalid UTF-8.
 _REPLACED: Final = ("\ufffd".encode(), b"\\ufffd")
 _ID = b'"topicId"'
 _DECODER = json.JSONDecoder()
 Where = tuple[str, int]
-"""File and line."""
+"""File name and line number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of one file of a capture, from one line's beginning to another's."""
+    """A range of bytes of one file; starts and ends at the beginning of a line."""
 
     file: int
     start: int
@@ -36,7 +36,7 @@ class Part:
 
 
 def scan(snapshot: Snapshot, part: Part, filter_: TrafficFilter | None) -> Catalog:
-    """Everything that a part has. Lines are counted from the part's first one."""
+    """Return the catalog of a part; its line numbers count from the part's first line."""
     catalog = Catalog()
     with opened(snapshot.files[part.file]) as file:
         file.seek(part.start)
@@ -77,7 +77,7 @@ def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> Non
         catalog.trouble(reason, *where)
     starts = _starts(document.raw) if read.lots else []
     if len(starts) != read.located or len({lot.is_produce for lot in read.lots}) > 1:
-        starts = []  # nobody knows which is whose
+        starts = []  # the positions cannot be assigned
     for nth, lot in enumerate(read.lots):
         _enter_lot(catalog, (file, document, where), (nth, lot), starts)
     if read.lots and (_REPLACED[0] in document.raw or _REPLACED[1] in document.raw):
@@ -85,7 +85,7 @@ def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> Non
 
 
 def _starts(raw: bytes) -> list[int]:
-    """Where the objects under the key `records` begin. In a text every quotation mark has a backslash before it."""
+    """Return the positions of the objects under the key `records`; quotes in JSON strings are escaped."""
     return [
         found.end() - 1
         for found in _RECORDS.finditer(raw)
@@ -126,7 +126,7 @@ def _enter_lot(
 def _row(
     at: tuple[int, int, int, int], lot: RecordSet, outline: Outline, pair_ms: int
 ) -> CatalogRow:
-    # What was produced may well be set again by the broker, so it says nothing against what was fetched.
+    # A broker may change the timestamp of a produced record, so a produced record has no hash.
     mark = 0 if lot.is_produce else _mark(lot.rows[0])
     return CatalogRow(
         *at,
@@ -143,13 +143,13 @@ def _row(
 
 
 def _mark(row: Any) -> int:
-    """Never 0, which says nothing."""
+    """Return a hash of the record; never 0, which means no hash."""
     parts = {name: row[name] for name in row if not name.startswith(("offset", "timestamp"))}
     return zlib.crc32(json.dumps(parts, sort_keys=True).encode()) | 1 << 32
 
 
 def _learn_names(catalog: Catalog, pair: Pair) -> None:
-    """Topics that a pair names together with their ids."""
+    """Add the topic names that a pair contains together with topic ids."""
     for side in ("request", "response"):
         body = field(pair, "kafka", side)
         for found in body.values() if isinstance(body, dict) else ():
@@ -170,11 +170,11 @@ def _learn(catalog: Catalog, topic: Any) -> None:
         catalog.names[id_] = name
 
 
-# --- again, by their places
+# --- reading by position
 
 
 def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
-    """The records of a row, from the bytes that it names."""
+    """Return the records of a row from its bytes."""
     del catalog
     if row.nth < 0:
         set_, _ = _DECODER.raw_decode(data.decode())
@@ -190,7 +190,7 @@ def _base(row: CatalogRow) -> int | None:
 
 
 def pairs(snapshot: Snapshot) -> Iterator[tuple[str, Document | str]]:
-    """Every pair with its place, and the reason where there is none."""
+    """Yield every pair with its place, or the reason why a line is not a pair."""
     for index, path in enumerate(snapshot.files):
         with opened(path) as file:
             for each in documents(file):

@@ -1,4 +1,4 @@
-"""Logs of a PostgreSQL server: each row is a record, in a topic of its database."""
+"""Reads logs of a PostgreSQL server: each row is a record, in the topic of its database."""
 
 import re
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
 _AT_ONCE: Final = 1 << 20
 _BEGINNING: Final = 1 << 16
 _TOPICS: Final = "log:"
-"""Before a number among the catalog's names, which say the topics' numbers."""
+"""Prefix of topic numbers among the catalog's names."""
 _ENDINGS: Final = {"csvlog": (".csv",), "jsonlog": (".json",), "stderr": (".log",)}
 _PATTERN: Final = re.compile(r"[*?[]")
 
 
 def find_logs(form: LogForm, name: str) -> Snapshot:
-    """The files of a log: one, those of a folder, or those that a pattern matches, in the order of their rows."""
+    """Return the files of a log, sorted by the time of their first row: one file, a folder, or a pattern."""
     path = paths.at_home(name).absolute()
     if path.is_file():
         found = [path]
@@ -36,17 +36,17 @@ def find_logs(form: LogForm, name: str) -> Snapshot:
         endings = tuple(e for ending in _ENDINGS[form] for e in (ending, f"{ending}.gz"))
         found = [each for each in path.iterdir() if each.name.endswith(endings)]
     else:
-        # Not Path.glob, which wants a pattern without a root.
+        # Path.glob does not accept an absolute pattern.
         found = [*map(Path, glob(str(path)))] if _PATTERN.search(name) else []  # noqa: PTH207
     found = [each for each in found if each.is_file() and each.stat().st_size]
     if not found:
-        raise NoSnapshot(name, reason=f"there is no file of a {form} at {path}")
+        raise NoSnapshot(name, reason=f"no {form} file found at {path}")
     ordered = sorted(found, key=lambda file: (_first_us(form, file), file.name))
     return Snapshot(path.name, tuple(ordered))
 
 
 def _first_us(form: LogForm, file: Path) -> int:
-    """When its first row was written that says so."""
+    """Return the time of its first row that has one."""
     with opened(file) as content:
         rows = _rows(form, BytesIO(content.read(_BEGINNING)))
         return next((row.time_us for row in rows if row.reason is None), 0)
@@ -54,17 +54,17 @@ def _first_us(form: LogForm, file: Path) -> int:
 
 @dataclass(slots=True)
 class _Topic:
-    """How many rows of a topic there were so far."""
+    """Number of rows of a topic so far."""
 
     number: int
-    """Among the topics."""
+    """The topic's number."""
     rows: int = 0
     gathering: Gathering | None = None
-    """Of the file that is read."""
+    """The rows of the current file."""
 
 
 def scan(form: LogForm, snapshot: Snapshot) -> Catalog:
-    """Where the rows of each database are."""
+    """Return the catalog: the positions of the rows of each database."""
     catalog = Catalog()
     topics: dict[str, _Topic] = {}
     for index in range(len(snapshot.files)):
@@ -90,7 +90,7 @@ def scan(form: LogForm, snapshot: Snapshot) -> Catalog:
 def _add(catalog: Catalog, at: tuple[str, int], topic: _Topic, row: LocatedRow) -> None:
     name, file = at
     if topic.gathering is None:
-        # No number is -1, so that the first row begins anew.
+        # -1 differs from every number, so the first row begins a new group.
         topic.gathering = Gathering(catalog, (name, 0), -1, file, topic.number)
     topic.gathering.begin(row.start, topic.rows)
     topic.gathering.add(topic.rows, row.time_us // 1_000)
@@ -98,7 +98,7 @@ def _add(catalog: Catalog, at: tuple[str, int], topic: _Topic, row: LocatedRow) 
 
 
 def read_row(form: LogForm, data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
-    """The rows of one topic that stand in these bytes."""
+    """Return the rows of one topic in these bytes."""
     topic = catalog.names[f"{_TOPICS}{row.nth}"]
     entries: list[Entry] = []
     for each in _rows(form, BytesIO(data), row.least_ms * 1_000):
