@@ -102,7 +102,9 @@ def test_sleepers_wake_when_their_time_has_come_and_not_before():
 
 def test_a_sleep_that_nobody_ends_says_so(monkeypatch):
     monkeypatch.setattr("playhead.testing.clock._PATIENCE_S", 0.01)
-    with pytest.raises(TimeoutError, match=r"nobody advanced the clock to the end of a sleep\(5\)"):
+    with pytest.raises(
+        TimeoutError, match=r"the clock was not advanced to the end of a sleep\(5\)"
+    ):
         ManualClock().sleep(5)
     with pytest.raises(TimeoutError, match="0 threads sleep, needed 1"):
         ManualClock().wait_for_sleepers()

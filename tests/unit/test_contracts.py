@@ -171,25 +171,25 @@ class SilentAboutTimes(ListSource):
 @pytest.mark.parametrize(
     ("broken", "error", "text"),
     [
-        (ClosedEnd, AssertionError, "gave offsets"),
-        (OpenStart, AssertionError, "gave offsets"),
+        (ClosedEnd, AssertionError, "returned offsets"),
+        (OpenStart, AssertionError, "returned offsets"),
         (InclusiveBounds, AssertionError, "is not half-open"),
-        (RunsBackwards, AssertionError, "gave offsets"),
-        (BackwardsInRuns, AssertionError, "gave offsets"),
-        (TwiceAtTheSeam, AssertionError, "gave offsets"),
-        (FillsGaps, AssertionError, "gave offsets"),
+        (RunsBackwards, AssertionError, "returned offsets"),
+        (BackwardsInRuns, AssertionError, "returned offsets"),
+        (TwiceAtTheSeam, AssertionError, "returned offsets"),
+        (FillsGaps, AssertionError, "returned offsets"),
         (EmptyForNull, AssertionError, "found Record.*key=b'', .*needed Record.*key=None"),
         (HeadersAsDict, AssertionError, "found Record.*needed Record"),
-        (SilentlyShort, AssertionError, "reaches outside"),
-        (ShortAfterTheEnd, AssertionError, "reaches outside"),
+        (SilentlyShort, AssertionError, "is outside"),
+        (ShortAfterTheEnd, AssertionError, "is outside"),
         (KeepsAConnection, TypeError, "pickle"),
-        (OnlyGoesOn, AssertionError, "gave offsets"),
-        (NamesNoTopic, AssertionError, "says nothing of contract"),
+        (OnlyGoesOn, AssertionError, "returned offsets"),
+        (NamesNoTopic, AssertionError, r"facts\(\) lacks contract"),
         (ChangesItsIdentity, AssertionError, "one system, two identities"),
         (TimeAfter, AssertionError, r"offsets_at\(1000\) is 1 for .*, needed 0"),
         (TimeOfTheLast, AssertionError, r"offsets_at\(\d+\) is \d for .*, needed \d"),
         (NoTimeIsTheStart, AssertionError, r"offsets_at\(\d+\) is 0 for "),
-        (SilentAboutTimes, AssertionError, r"offsets_at\(\d+\) says nothing of"),
+        (SilentAboutTimes, AssertionError, r"offsets_at\(\d+\) lacks"),
     ],
 )
 def test_the_source_contract_sees_a_breach(broken, error, text):
@@ -199,7 +199,7 @@ def test_the_source_contract_sees_a_breach(broken, error, text):
 
 def test_the_source_contract_wants_every_case_shown_or_named_as_lacking():
     plain = [R0, R1]
-    with pytest.raises(AssertionError, match=r"expected_records show no .*absent offset"):
+    with pytest.raises(AssertionError, match=r"expected_records contain no .*absent offset"):
         exercise_source(lambda: ListSource(plain), plain)
     with pytest.raises(AssertionError, match=r"lacks names \{'nul key'\}"):
         exercise_source(lambda: ListSource(plain), plain, lacks=["nul key"])
@@ -516,32 +516,32 @@ def test_what_is_not_broken_passes():
     ("broken", "text"),
     [
         (SaysNothing, "has no 'ordering:'"),
-        (Forgets, "after a commit: the ledger says"),
-        (SkipsEmptySlices, "after a slice without records: the ledger says"),
+        (Forgets, "after a commit: the ledger has"),
+        (SkipsEmptySlices, "after a slice without records: the ledger has"),
         (TakesOverlaps, "overlaps a committed slice, and was not refused"),
-        (WritesAsItDraws, "while records are still being given: nobody committed"),
-        (LedgerFirst, "after a commit: the ledger says"),
-        (ClosesFirst, "after a commit: the ledger says"),
-        (CommitsWhatItGot, "after a failed commit: nobody committed"),
-        (SwallowsErrors, "the error of the records ended in None"),
-        (OneLedgerForAll, "the ledger says"),
-        (NullForEmpty, "after a commit: nobody committed"),
+        (WritesAsItDraws, "while records are still being given: uncommitted records"),
+        (LedgerFirst, "after a commit: the ledger has"),
+        (ClosesFirst, "after a commit: the ledger has"),
+        (CommitsWhatItGot, "after a failed commit: uncommitted records"),
+        (SwallowsErrors, "an error while records are read ended in None"),
+        (OneLedgerForAll, "the ledger has"),
+        (NullForEmpty, "after a commit: uncommitted records"),
         (Unordered, "not in order"),
-        (JoinsEntries, "after slices that only touch: the ledger says"),
+        (JoinsEntries, "after slices that only touch: the ledger has"),
         (HasTermsLate, "no terms after being prepared"),
         (TakesTheLatestTerms, "were not refused"),
         (ComparesTermsUntilTheFirstCommit, "were not refused"),
         (ForgetsWhoBeganWithoutTerms, "begun without terms"),
-        (StartsOverWhenPrepared, "after being prepared again: the ledger says"),
-        (WritesToLook, "after a look: nobody committed"),
-        (PreviewWrites, "after a look: nobody committed"),
+        (StartsOverWhenPrepared, "after being prepared again: the ledger has"),
+        (WritesToLook, "after a look: uncommitted records"),
+        (PreviewWrites, "after a look: uncommitted records"),
         (DetailsOfItsOwnKind, "does not survive JSON"),
-        (LetsEverybodyIn, "let a second run of"),
-        (WritesWhatItRefused, "rule skip: nobody committed"),
+        (LetsEverybodyIn, "accepted a second run of"),
+        (WritesWhatItRefused, "rule skip: uncommitted records"),
         (DropsInSilence, "rule fail: ended in None"),
         (FailsInItsOwnWords, "rule fail: ended in ValueError"),
-        (BuriesAtOnce, "buried 2 times"),
-        (BuriesAfterwards, "while the dead are buried: nobody committed"),
+        (BuriesAtOnce, "were written 2 times"),
+        (BuriesAfterwards, "while dead letters are written: uncommitted records"),
         (RefusesTheNext, "a bad record was refused as"),
         (SeesNoDifference, "no difference, though a record is changed"),
         (ComparesOffsets, "no difference, though a record is changed"),
@@ -578,15 +578,13 @@ def test_the_target_contract_sees_a_ledger_that_does_not_last():
         opened._rows = store._rows
         return opened
 
-    with pytest.raises(
-        AssertionError, match="after being prepared again: the ledger says|reopened"
-    ):
+    with pytest.raises(AssertionError, match="after being prepared again: the ledger has|reopened"):
         exercise_target(make_target, lambda: store.records)
 
 
 def test_the_target_contract_sees_a_copy_that_was_not_replaced_and_one_that_was():
     target = ListTarget()
-    with pytest.raises(AssertionError, match="after two replays of the same slice: nobody"):
+    with pytest.raises(AssertionError, match="after two replays of the same slice: uncommitted"):
         exercise_target(lambda: target, lambda: target.records, replaces=True)
     replacing = Replaces()
     exercise_target(lambda: replacing, lambda: replacing.records, replaces=True)

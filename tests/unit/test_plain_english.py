@@ -17,11 +17,7 @@ HAND_WRITTEN = [
     *sorted((DOCS / "guides").glob("*.md")),
 ]
 PACKAGE = ROOT / "src" / "playhead"
-REWRITTEN = sorted(
-    module
-    for module in PACKAGE.rglob("*.py")
-    if module.relative_to(PACKAGE).parts[0] not in ("capture", "traffic", "testing")
-)
+MODULES = sorted(PACKAGE.rglob("*.py"))
 TELL_TALE = [
     r"who(?:m|so)?ever",
     r"(?:no|some|any|every)body(?:'s)?",
@@ -71,7 +67,7 @@ SOURCE_TELL_TALE = [
 SOURCE_WORDS = re.compile(rf"\b(?:{'|'.join(SOURCE_TELL_TALE)})\b", re.IGNORECASE)
 NOT_PROSE = re.compile(r"`[^`\n]*`|\{[^{}]*\}")
 IS_SQL = re.compile(r"\b(?:SELECT|INSERT|UPDATE|DELETE|CASE WHEN)\b")
-MOST_IN_SOURCE = 25
+MOST_IN_SOURCE = 24
 """What is still there; lower it when you rewrite a text, and never raise it."""
 WORDS = re.compile(rf"\b(?:{'|'.join(TELL_TALE)})\b", re.IGNORECASE)
 # What a page may say because the product prints it, or because it is the word itself that is meant.
@@ -100,7 +96,7 @@ def source_tell_tales(source: str) -> Iterator[str]:
 def test_the_texts_of_the_source_have_no_more_of_them() -> None:
     found = [
         f"{module.relative_to(PACKAGE)}:{tell_tale}"
-        for module in REWRITTEN
+        for module in MODULES
         for tell_tale in source_tell_tales(module.read_text(encoding="utf-8"))
     ]
     assert len(found) <= MOST_IN_SOURCE, "\n".join(found)

@@ -1,11 +1,11 @@
-"""Doubles, faults and contract suites for code that uses Playhead, and for systems added to it.
+"""Test doubles, faults and contract suites for code that uses Playhead, and for new systems.
 
-`ListSource([r0, r1, Abort(), r2])` fails once between `r1` and `r2`, `ListTarget` keeps what is
-committed and can fail before or after, so a recovery test reads like its specification: run, see
-`Aborted`, run again, compare `target.records`; `replay` is the run. `ManualClock` moves by hand, `LinkProxy` stands
-between a client and a real server and breaks their link, `armed("NAME=raise")` fires a named abort
-point. A new system passes `exercise_source` and `exercise_target`; `sample_records` shows what both
-look at. A server on which queries are played passes `exercise_server`.
+`ListSource([r0, r1, Abort(), r2])` fails once between `r1` and `r2`. `ListTarget` keeps committed records, and can
+fail before or after a commit. So a recovery test reads like its specification: call `replay`, expect `Aborted`,
+call it again, compare `target.records`. `ManualClock` is a clock that the test advances. `LinkProxy` forwards and
+breaks connections between a client and a real server. `armed("NAME=raise")` fires a named abort point. A new
+system must pass `exercise_source` and `exercise_target`; `sample_records` returns the records of both. A server on
+which queries are played must pass `exercise_server`.
 """
 
 from playhead.host.faults import Aborted, abort_points, armed

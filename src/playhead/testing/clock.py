@@ -1,19 +1,19 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that a test advances by hand."""
 
 from threading import Condition
 
 from playhead.host.clock import Clock
 
 _NOON_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
-# Real time. A test whose clock nobody moves should end with a reason, not hang.
+# In real time: a test that does not advance its clock fails with a reason instead of hanging.
 _PATIENCE_S = 30.0
 
 
 class ManualClock(Clock):
-    """Time passes by `advance`, and only then; the wall clock can also jump, as NTP makes it.
+    """A clock whose time passes only by `advance`; `step_wall` makes the wall clock jump, as NTP does.
 
-    A thread that sleeps wakes when `advance` reaches its due instant. Call `wait_for_sleepers`
-    first, or time may pass before the other thread has gone to sleep.
+    A sleeping thread wakes when `advance` reaches the end of its sleep. Call `wait_for_sleepers` first, because
+    otherwise time may pass before the other thread sleeps.
     """
 
     def __init__(self, *, now_ns: int = _NOON_NS) -> None:
@@ -42,29 +42,29 @@ class ManualClock(Clock):
             finally:
                 self._due_ns.remove(due_ns)
         if not woken:
-            raise TimeoutError(f"nobody advanced the clock to the end of a sleep({seconds:g})")
+            raise TimeoutError(f"the clock was not advanced to the end of a sleep({seconds:g})")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, on both clocks."""
+        """Let time pass on both clocks."""
         if seconds < 0:
             raise ValueError(
-                f"seconds: found {seconds}, needed 0 or more; a wall clock goes back by step_wall"
+                f"seconds: found {seconds}, needed 0 or more; use step_wall to set the wall clock back"
             )
         with self._changed:
             self._monotonic_ns += round(seconds * 1e9)
             self._changed.notify_all()
 
     def step_wall(self, seconds: float) -> None:
-        """Let the wall clock jump, forward or back, while no time passes."""
+        """Let the wall clock jump forward or back, without time passing."""
         with self._changed:
             self._wall_ahead_ns += round(seconds * 1e9)
 
     def wait_for_sleepers(self, count: int = 1) -> None:
-        """Wait, in real time, until so many threads sleep on this clock."""
+        """Wait, in real time, until `count` threads sleep on this clock."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._sleepers() >= count, _PATIENCE_S):
                 raise TimeoutError(f"{self._sleepers()} threads sleep, needed {count}")
 
     def _sleepers(self) -> int:
-        # A thread whose time has come is no sleeper, though it may not have run since.
+        # A thread whose sleep is over does not count, even if it has not run since.
         return sum(due_ns > self._monotonic_ns for due_ns in self._due_ns)

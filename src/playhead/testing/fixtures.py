@@ -1,7 +1,7 @@
 """Pytest fixtures on real servers: `pytest_plugins = ["playhead.testing.fixtures"]` in a conftest.py.
 
-One broker and one database for the whole run, started when the first test asks and stopped at the end,
-also when the run is killed. Every test gets a topic and a schema of its own.
+The whole run shares one broker and one database, which are started for the first test that needs them and
+stopped at the end, also when the run is killed. Every test gets its own topic and schema.
 """
 
 import os
@@ -25,7 +25,7 @@ MakeTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
-    """A temporary folder that the servers' own user can enter, unlike pytest's."""
+    """Yield a temporary folder that the user of the servers can enter, unlike pytest's."""
     with tempfile.TemporaryDirectory(prefix="playhead-tests-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -33,13 +33,13 @@ def servers_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def linked_port() -> int:
-    """Where the broker listens for `broker_link` alone."""
+    """Return the port at which the broker listens for `broker_link` only."""
     return free_port()
 
 
 @pytest.fixture(scope="session")
 def broker_link(linked_port: int) -> Iterator[LinkProxy]:
-    """The link through which `linked_kafka` reaches the broker; cut, stall or delay it."""
+    """Yield the link through which `linked_kafka` connects to the broker; cut, stall or delay it."""
     with LinkProxy(LOOPBACK, linked_port) as proxy:
         yield proxy
 
@@ -48,7 +48,7 @@ def broker_link(linked_port: int) -> Iterator[LinkProxy]:
 def running_sandbox(
     servers_folder: Path, broker_link: LinkProxy, linked_port: int
 ) -> Iterator[Sandbox]:
-    """The run's sandbox; its broker also listens where `broker_link` leads, and says so to clients."""
+    """Yield the run's sandbox; its broker also listens for `broker_link`, and advertises the link's address."""
     own = "PLAINTEXT://127.0.0.1:{broker_port}"
     control = "CONTROLLER://127.0.0.1:{controller_port}"
     listen = {
@@ -63,26 +63,26 @@ def running_sandbox(
 
 @pytest.fixture(scope="session")
 def sandbox(running_sandbox: Sandbox) -> Endpoints:
-    """Where the run's broker and database are."""
+    """Return the addresses of the run's broker and database."""
     return running_sandbox.endpoints()
 
 
 @pytest.fixture
 def kafka(sandbox: Endpoints) -> KafkaConnection:
-    """How to reach the run's broker."""
+    """Return the connection to the run's broker."""
     return KafkaConnection(sandbox.bootstrap_servers)
 
 
 @pytest.fixture
 def linked_kafka(sandbox: Endpoints, broker_link: LinkProxy) -> Iterator[KafkaConnection]:  # noqa: ARG001
-    """How to reach it through `broker_link`, which is whole again after the test."""
+    """Yield the connection to the broker through `broker_link`, which is repaired after the test."""
     yield KafkaConnection(broker_link.address)
     broker_link.restore()
 
 
 @pytest.fixture
 def make_topic(kafka: KafkaConnection, request: pytest.FixtureRequest) -> MakeTopic:
-    """Makes topics with names that no other test has."""
+    """Return a function that creates topics with unique names."""
 
     def make(partitions: int = 1, **settings: str) -> str:
         name = f"{_slug(request)}-{uuid.uuid4().hex[:8]}"
@@ -96,13 +96,13 @@ def make_topic(kafka: KafkaConnection, request: pytest.FixtureRequest) -> MakeTo
 
 @pytest.fixture
 def topic(make_topic: MakeTopic) -> str:
-    """A topic of this test's own, with one partition."""
+    """Return a topic for this test, with one partition."""
     return make_topic()
 
 
 @pytest.fixture
 def schema(sandbox: Endpoints, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A schema of this test's own, dropped after it."""
+    """Yield a schema for this test, which is dropped afterwards."""
     name = f"{_slug(request)}_{uuid.uuid4().hex[:8]}".replace("-", "_")
     quoted = sql.Identifier(name)
     with psycopg.connect(sandbox.database_url, autocommit=True) as connection:
@@ -114,7 +114,7 @@ def schema(sandbox: Endpoints, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def database_link(sandbox: Endpoints) -> Iterator[LinkProxy]:
-    """A link to the database; put its address into a URL in place of the server's."""
+    """Yield a link to the database; replace the server's address in a URL with the link's."""
     port = int(sandbox.database_url.rpartition(":")[2].partition("/")[0])
     with LinkProxy(LOOPBACK, port) as proxy:
         yield proxy

@@ -1,4 +1,4 @@
-"""Writes records to a cluster and does not return before every one is acknowledged."""
+"""Writes records to a cluster and waits until each one is acknowledged."""
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
@@ -9,18 +9,18 @@ _FULL_QUEUE_WAIT_S = 0.5
 
 
 class NotDelivered(PlayheadError):
-    """Records that the cluster did not take."""
+    """Records were not acknowledged by the cluster."""
 
     def __init__(self, count: int, *, first_reason: str) -> None:
         self.count, self.first_reason = count, first_reason
         super().__init__(
-            f"{count} records were not delivered; the first because: {first_reason}",
-            hint="`playhead doctor` looks at the broker",
+            f"{count} records were not delivered; reason of the first one: {first_reason}",
+            hint="check the broker with `playhead doctor`",
         )
 
 
 class Writer:
-    """An idempotent producer that counts what was acknowledged; leaving its block flushes it."""
+    """An idempotent producer that counts acknowledged records; the end of its `with` block flushes it."""
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._producer = clients.producer(
@@ -39,7 +39,7 @@ class Writer:
     def write(
         self, topic: str, *, key: bytes | None, value: bytes | None, timestamp_ms: int
     ) -> None:
-        """Hand over one record; waits when librdkafka's queue is full."""
+        """Send one record; waits when librdkafka's queue is full."""
         while True:
             try:
                 self._producer.produce(
@@ -52,7 +52,7 @@ class Writer:
             return
 
     def flush(self) -> None:
-        """Return when all is acknowledged; an error names what was not."""
+        """Wait until all records are acknowledged; raises `NotDelivered` otherwise."""
         left = self._producer.flush(_FLUSH_WITHIN_S)
         if left:
             self._failures.extend([f"no answer within {_FLUSH_WITHIN_S:g} s"] * left)

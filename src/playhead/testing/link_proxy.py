@@ -15,22 +15,22 @@ Direction = Literal["up", "down"]
 
 _HOST = "127.0.0.1"
 _PIECE = 65_536
-# 1 MiB per direction: a stalled link must push back on its sender, as a dead network does.
+# 1 MiB per direction: a stalled link must block its sender, as a dead network does.
 _PIECES_HELD = 16
 _PATIENCE_S = 10.0
-# Closing with these sends a reset, or says goodbye.
+# SO_LINGER values: a close sends a reset, or an orderly end.
 _RESET, _GOODBYE = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 
 _Arrivals = asyncio.Queue[tuple[float, bytes | OSError]]
 
 
 class _Dropped(ConnectionError):
-    """`drop_after` has counted to its end."""
+    """The limit of `drop_after` is reached."""
 
 
 @dataclass(slots=True)
 class _Flow:
-    """One direction, over all connections."""
+    """The state of one direction, over all connections."""
 
     delay_s: float = 0.0
     drop_in: int | None = None
@@ -50,7 +50,7 @@ class _Flow:
 
 @dataclass(slots=True)
 class _Dials:
-    """What a test has set; only the proxy's own thread changes it, so nothing needs a lock."""
+    """The settings of a test; only the proxy's thread changes them, so no lock is needed."""
 
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
     up: _Flow = field(default_factory=_Flow)
@@ -58,7 +58,7 @@ class _Dials:
 
 
 class _Link:
-    """One connection, carried both ways; it ends in a reset unless both ends said goodbye."""
+    """One connection, forwarded in both directions; it ends with a reset unless both sides have closed it."""
 
     def __init__(self, client: socket.socket, dials: _Dials) -> None:
         self._client, self._dials = client, dials
@@ -81,7 +81,7 @@ class _Link:
             for each in (self._client, upstream):
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _GOODBYE)
         except* OSError:
-            pass  # one side broke: closing resets the other
+            pass  # one side failed; `close` resets the other
 
     def close(self) -> None:
         self._client.close()
@@ -89,7 +89,7 @@ class _Link:
             self._upstream.close()
 
     async def _receive(self, start: socket.socket, arrivals: _Arrivals, flow: _Flow) -> None:
-        """Take what arrives; the end, and a reset, queue behind the bytes that came before."""
+        """Receive bytes; an end or a reset is queued after the bytes before it."""
         piece: bytes | OSError = b"?"
         while isinstance(piece, bytes) and piece:
             try:
@@ -112,7 +112,7 @@ class _Link:
             await self._send(piece, end, flow)
 
     async def _send(self, piece: bytes, end: socket.socket, flow: _Flow) -> None:
-        # Not sock_sendall, which would go on sending after a stall.
+        # Not sock_sendall, which would continue to send after a stall.
         while piece:
             await self._until_flowing()
             try:
@@ -125,18 +125,18 @@ class _Link:
             piece = piece[sent:]
 
     async def _until_flowing(self) -> None:
-        # A loop: between the wake-up and this line somebody may have stalled the link again.
+        # A loop, because the link may have been stalled again since the wake-up.
         while not self._dials.flowing.is_set():
             await self._dials.flowing.wait()
 
 
 class LinkProxy:
-    """Listens on a free port of 127.0.0.1 and carries every connection to one server.
+    """Listens on a free port of 127.0.0.1 and forwards every connection to one server.
 
-    It works from the moment it is made until `close`, or the end of a `with`. When a method
-    returns, what it says has happened. The server need not be up yet: each connection is made on
-    its own, and reset when the server refuses. A Kafka client goes on to the address that the
-    broker advertises, so let the broker advertise `address`.
+    It works from its creation until `close`, or the end of a `with` block. When a method returns, its effect has
+    happened. The server need not be up yet: each connection is opened separately, and is reset if the server
+    refuses. A Kafka client connects to the address that the broker advertises, so let the broker advertise
+    `address`.
     """
 
     def __init__(self, upstream_host: str, upstream_port: int) -> None:
@@ -169,12 +169,12 @@ class LinkProxy:
 
     @property
     def address(self) -> str:
-        """`host:port`, as a list of bootstrap servers wants it."""
+        """Return `host:port`, as in a list of bootstrap servers."""
         return f"{self.host}:{self.port}"
 
     @property
     def connections(self) -> int:
-        """Connections that are open now; `accepted` counts all there ever were."""
+        """Number of open connections; `accepted` counts all connections so far."""
         return len(self._links)
 
     @property
@@ -189,7 +189,7 @@ class LinkProxy:
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of open connections that have arrived here and were not forwarded, both ways."""
+        """Bytes of open connections that were received and not forwarded, in both directions."""
 
         async def held() -> int:
             return sum(link.held for link in self._links.values())
@@ -197,7 +197,7 @@ class LinkProxy:
         return self._call(held)
 
     def cut(self) -> None:
-        """Reset every connection and refuse new ones, as a server that died does."""
+        """Reset every connection and refuse new ones, like a crashed server."""
         self._call(self._cut)
 
     def restore(self) -> None:
@@ -213,11 +213,11 @@ class LinkProxy:
         self._call(stall)
 
     def resume(self) -> None:
-        """Forward what was held, in order, and go on."""
+        """Forward the held bytes in order, and continue."""
         self._call(self._resume)
 
     def delay(self, seconds: float, direction: Direction) -> None:
-        """Let every byte that arrives from now on take so much longer; 0 ends it."""
+        """Delay every byte received from now on by `seconds`; 0 ends the delay."""
         if seconds < 0:
             raise ValueError(f"seconds: found {seconds}, needed 0 or more")
 
@@ -227,9 +227,9 @@ class LinkProxy:
         self._call(delay)
 
     def drop_after(self, n_bytes: int, direction: Direction) -> None:
-        """Forward so many more bytes that way and, once, reset the connection instead of the next.
+        """Forward `n_bytes` more bytes in this direction; then, once, reset the connection.
 
-        `drop_after(0, "down")` loses an answer: the server has done it, the client never hears.
+        `drop_after(0, "down")` loses a response: the server has done the work, and the client does not learn it.
         """
         if n_bytes < 0:
             raise ValueError(f"n_bytes: found {n_bytes}, needed 0 or more")
@@ -240,7 +240,7 @@ class LinkProxy:
         self._call(drop_after)
 
     def close(self) -> None:
-        """Reset every connection and give the port back; a second call does nothing."""
+        """Reset every connection and release the port; a second call does nothing."""
         if self._loop.is_closed():
             return
         self._call(self._cut)
@@ -250,7 +250,7 @@ class LinkProxy:
         self._listener.close()
 
     def _call(self, action: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Run on the proxy's thread, and wait until it has."""
+        """Run the action on the proxy's thread, and return its result."""
         if self._loop.is_closed():
             raise RuntimeError(f"the LinkProxy at {self.address} is closed")
         return asyncio.run_coroutine_threadsafe(action(), self._loop).result(_PATIENCE_S)
@@ -276,7 +276,7 @@ class LinkProxy:
             task = self._loop.create_task(link.carry(self._upstream))
             self._links[task] = link
             self.accepted += 1
-            # Not at the end of carry: a task that is cancelled before its first step never runs.
+            # Not at the end of `carry`: a task that is cancelled before its first step never runs.
             task.add_done_callback(self._end)
 
     def _end(self, task: "asyncio.Task[None]") -> None:
@@ -286,7 +286,7 @@ class LinkProxy:
         if self._listening:
             self._loop.remove_reader(self._listener)
             self._listener.close()
-            # Bound, but not listening: the port stays ours, and refuses.
+            # Bound, but not listening: the port stays reserved, and refuses connections.
             self._listener = _bind(self.port)
             self._listening = False
         tasks = list(self._links)
@@ -310,11 +310,11 @@ def _prepare(sock: socket.socket) -> None:
 
 
 async def _connect(addresses: list[Any]) -> socket.socket:
-    """The first of the server's addresses that answers; `localhost` has two."""
+    """Connect to the first address of the server that answers; `localhost` has two."""
     failure: OSError = ConnectionRefusedError()
     for family, kind, protocol, _, address in addresses:
         sock = socket.socket(family, kind, protocol)
-        # Before it connects: the server can see the connection, and a cut end it, before we do.
+        # Before the connect, because the server can accept the connection, or a cut end it, before this returns.
         _prepare(sock)
         try:
             await asyncio.get_running_loop().sock_connect(sock, address)

@@ -1,4 +1,4 @@
-"""A source and a target in memory, with faults that a test writes down where they happen."""
+"""An in-memory source and target, with faults at places that the test chooses."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -40,16 +40,16 @@ from playhead.task.commit_order import refuse_wrong_order_among
 from playhead.terms import Terms, Whereto, agreed, without_terms
 from playhead.testing.abort_item import Abort
 
-# So few that a handful of records already comes in several runs.
+# Small, so that a few records come in several runs.
 _RUN_LENGTH = 2
 
 
 class ListSource(Source):
     """Records from a list: `[r0, r1, Abort(), r2]`, read in runs of two at most.
 
-    Offsets must rise within a partition; those left out are absent. A partition reaches from its
-    first record to after its last, unless `bounds` says otherwise: an empty partition, absent
-    offsets at its ends, an open transaction. `topics` says more of a topic than its name.
+    Offsets must rise within a partition; missing offsets are absent. The bounds of a partition are its first record
+    and the offset after its last one. Pass `bounds` for an empty partition, absent offsets at its ends, or an open
+    transaction, and `topics` for more facts of a topic than its name.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ListSource(Source):
         return found
 
     def absences(self) -> AbstractContextManager[OneReason]:
-        """What an offset without a record means here."""
+        """Return the reason for offsets without a record."""
         return nullcontext(OneReason("not in the list"))
 
     @contextmanager
@@ -95,7 +95,7 @@ class ListSource(Source):
             reader.is_open = False
 
     def read(self, slice_: Slice, /) -> Iterator[Records]:
-        """What an open reader does."""
+        """Read a slice, for an open reader."""
         held = self._bounds.get((slice_.topic, slice_.partition))
         if held is None or not (
             held.earliest <= slice_.from_offset and slice_.to_offset <= held.stable_end
@@ -112,7 +112,7 @@ class ListSource(Source):
                 ahead.append(item)
                 continue
             wanted = item in slice_
-            # What stands before a fault has been read when it happens.
+            # The records before a fault have been read when it happens.
             if wanted and run and (ahead or len(run) == _RUN_LENGTH):
                 yield Records.of(run)
                 run = []
@@ -161,26 +161,25 @@ def _checksum(records: Iterable[Record]) -> str:
     return f"{sum(digests) % 2**64:016x}"
 
 
-# An unpickled target is the one that was pickled: its records are in this process only.
+# Unpickling returns the pickled target itself, because its records are in this process only.
 _living: "WeakValueDictionary[str, ListTarget]" = WeakValueDictionary()
 
 
 def _revive(identity: str) -> "ListTarget":
     target = _living.get(identity)
     if target is None:
-        raise ValueError(f"{identity}: a ListTarget lives in one process, and this is another")
+        raise ValueError(f"{identity}: a ListTarget can be used in its own process only")
     return target
 
 
 class ListTarget(Target):
     """Records in a list, safe to use from several threads of one process.
 
-    Ordering: a slice's records stay together in the order given; slices stand in the order of
-    their commits. Idempotence: none by content, a record committed under two slices is there
-    twice; a slice of one replay is taken only once. Delivery: exactly once, as long as this
-    object lives.
+    Ordering: a slice's records stay together in the given order; slices are in the order of their commits.
+    Idempotence: none by content, so a record committed under two slices is kept twice; a slice of a replay is
+    committed only once. Delivery: exactly once, as long as this object exists.
 
-    `refuses` gives the reason why a record cannot be written, or None.
+    `refuses` returns the reason why a record cannot be written, or None.
     """
 
     def __init__(
@@ -190,13 +189,13 @@ class ListTarget(Target):
         is_ordered: bool = False,
     ) -> None:
         self._refuses, self._is_ordered = refuses, is_ordered
-        # Entered again by one thread: who buries dead letters may look at us.
+        # Reentrant, because the writer of dead letters may read this target.
         self._lock = RLock()
         self._rows: list[tuple[str, Record]] = []
         self._ledger: dict[str, list[Entry]] = {}
         self._terms: dict[str, Terms] = {}
         self.made = "made once"
-        """Another text stands for a list that was dropped and made again."""
+        """Change the identity, as if the list had been dropped and created again."""
         self._held: set[str] = set()
         self._faults: dict[str, Exception] = {}
         self._name = f"list:{uuid4().hex}"
@@ -211,22 +210,22 @@ class ListTarget(Target):
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """What a reader sees now."""
+        """Return the committed records."""
         with self._lock:
             return tuple(record for _, record in self._rows)
 
     def lose(self, record: Record) -> None:
-        """Be without one copy of a record, as if somebody else had deleted it."""
+        """Remove one copy of a record, as if another client had deleted it."""
         with self._lock:
             self._rows.pop(self.records.index(record))
 
     def fail_before_commit(self, error: Exception | None = None) -> None:
-        """Let the next commit raise, `Aborted` unless said, with its records drawn and none written."""
-        self._faults["before"] = error or Aborted("a ListTarget told to fail before its commit")
+        """Make the next commit raise (default `Aborted`) after its records were read, before any is written."""
+        self._faults["before"] = error or Aborted("fail_before_commit of a ListTarget")
 
     def fail_after_commit(self, error: Exception | None = None) -> None:
-        """Let the next commit raise when all is written: the answer that got lost."""
-        self._faults["after"] = error or Aborted("a ListTarget told to fail after its commit")
+        """Make the next commit raise after it has written all records, as when the response is lost."""
+        self._faults["after"] = error or Aborted("fail_after_commit of a ListTarget")
 
     def identity(self) -> str:
         return "lists"
@@ -238,7 +237,7 @@ class ListTarget(Target):
         return [{"offset": each.offset, "key": each.key, "value": each.value} for each in records]
 
     def prepare(self, replay_id: str, _inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
-        """Nothing to make but the terms."""
+        """Save the terms."""
         with self._lock:
             places = {topic: Whereto(self._name, self.made) for topic in terms.topics}
             wanted, kept = replace(terms, places=places), self._terms.get(replay_id)
@@ -274,8 +273,8 @@ class ListTarget(Target):
             writer.is_usable = False
 
     def commit(self, replay_id: str, account: Account, records: Iterable[Records], /) -> None:
-        """What an open writer does."""
-        drawn = _drawn(account.slice, records)  # not under the lock: drawing may take long
+        """Commit a slice, for an open writer."""
+        drawn = _drawn(account.slice, records)  # not under the lock, because reading may take long
         kept = [record for record in drawn if not self._refused(account, record)]
         with self._lock:
             self._refuse_overlap(replay_id, account.slice)
@@ -331,7 +330,7 @@ class ListTarget(Target):
 
 
 class _ListWriter(Writer):
-    """As strict as the contract allows: of no use after its block, or after an error."""
+    """A writer as strict as the contract allows: it cannot be used after its block or after an error."""
 
     def __init__(self, target: ListTarget, replay_id: str) -> None:
         self._target, self._replay_id = target, replay_id
@@ -381,5 +380,5 @@ def _differences(wanted: Iterable[Record], found: Iterable[Record]) -> Iterator[
         if offset not in now:
             difference = replace(difference, kind="missing", text="not in the list")
         elif offset not in before:
-            difference = replace(difference, kind="extra", text="in the list, and not expected")
+            difference = replace(difference, kind="extra", text="in the list and not expected")
         yield difference

@@ -1,4 +1,4 @@
-"""One replay of all that a source holds, in this thread: a run's own work without an engine around it."""
+"""Replays a whole source in this thread, without an engine."""
 
 from playhead.ledger import remaining
 from playhead.record import Slice
@@ -12,9 +12,9 @@ from playhead.task.slicer import Filter, Limits
 def replay(
     source: Source, target: Target, *, replay_id: str = "replay-1", slice_records: int = 2
 ) -> None:
-    """Bring what the ledger of `target` does not have yet; called again, it resumes.
+    """Copy the slices that are not in the ledger of `target`; a second call resumes the replay.
 
-    Slices are small, so that a fault in the middle of a short list finds some of it committed.
+    Slices are small, so that a fault in the middle of a short list happens after some commits.
     """
     held = [
         Slice(topic, partition, bounds.earliest, bounds.stable_end)

@@ -1,4 +1,4 @@
-"""What the contract suite of servers is made of: connections, and what is said on them."""
+"""Helpers of the server contract suite: connections, and statements on them."""
 
 import select
 import time
@@ -10,7 +10,7 @@ from playhead.server import Answer, Control, Link, LinkLost, Server, ServerFacts
 from playhead.testing.target_case import terms
 
 WITHIN_S = 20.0
-"""The time in which a check must have its answer."""
+"""Time limit of a check, in seconds."""
 
 
 def new_id() -> str:
@@ -40,7 +40,7 @@ def facts_of(server: Server) -> ServerFacts:
 
 @contextmanager
 def opened_link(server: Server, facts: ServerFacts, *, has_checksums: bool) -> Iterator[Link]:
-    """A connection for a session, when it is open."""
+    """Yield an open connection for a session."""
     link = server.linker(facts, has_checksums=has_checksums)()
     try:
         until = time.monotonic() + WITHIN_S

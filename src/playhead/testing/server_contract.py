@@ -1,4 +1,4 @@
-"""The contract suite that every server must pass on which the statements of a log are played."""
+"""The contract suite for servers on which the statements of a log are played."""
 
 import pickle
 import time
@@ -34,10 +34,10 @@ _FAILS = b"SELECT 1/0"
 
 
 def exercise_server(make_server: MakeServer, cut: Callable[[], None]) -> None:
-    """Hold a server against its contract.
+    """Check a server against its contract.
 
-    `make_server` describes the same empty database each time, in which tables can be created; `cut` breaks all
-    connections to it that are open.
+    `make_server` returns a description of the same empty database each time, in which tables can be created; `cut`
+    breaks all open connections to it.
     """
     for check in (
         _is_a_value,
@@ -61,7 +61,7 @@ def exercise_server(make_server: MakeServer, cut: Callable[[], None]) -> None:
 
 def _is_a_value(server: Server) -> None:
     copy = pickle.loads(pickle.dumps(server))  # noqa: S301 - our own bytes
-    assert copy == server, "a description that was pickled is another server"
+    assert copy == server, "a pickled description is not equal to the original"
     facts = facts_of(server)
     assert facts == replace(facts_of(copy), free_connections=facts.free_connections)
     assert facts.database == server.database
@@ -69,7 +69,7 @@ def _is_a_value(server: Server) -> None:
 
 
 def _knows_nothing_of_what_was_not_begun(server: Server) -> None:
-    """And asking writes nothing: a plan may be made with a user who may only read."""
+    """A query for an unknown replay writes nothing, because a plan may be made by a user with read access only."""
     replay_id = new_id()
     with control_of(server) as control:
         had_marks = control.has_marks()
@@ -77,7 +77,7 @@ def _knows_nothing_of_what_was_not_begun(server: Server) -> None:
         assert not control.entries(replay_id)
         marked = control.marked(replay_id)
         assert not (*marked.last, *marked.in_doubt, *marked.divergent, *marked.notes)
-        assert control.has_marks() == had_marks, "asking has created the place of the marks"
+        assert control.has_marks() == had_marks, "the query has created the table of marks"
 
 
 def _keeps_its_terms(server: Server) -> None:
@@ -110,7 +110,7 @@ def _holds_one_run(server: Server) -> None:
             second.hold(replay_id)
         except InUse:
             refused = True
-        assert refused, "a second run of a replay was let in"
+        assert refused, "a second run of a replay was accepted"
         first.close()
         with control_of(server) as third:
             third.hold(replay_id)
@@ -143,7 +143,7 @@ def _plays_texts(server: Server) -> None:
 
 
 def _plays_bound_statements(server: Server) -> None:
-    """Those of one request are one transaction, with what the log's client had given as parameters."""
+    """The statements of one request are one transaction, with the parameters from the log."""
     table = "bound_" + uuid.uuid4().hex[:8]
     with link_to(server) as link:
         play(link, f"CREATE TABLE {table} (n int PRIMARY KEY, t text)")
@@ -157,7 +157,7 @@ def _plays_bound_statements(server: Server) -> None:
         answer = answered(link)
         assert answer.sqlstate is None, answer.said
         answer = play(link, f"SELECT * FROM {table} WHERE t = 'ä' OR n > 1 AND t = 'c'")
-        assert answer.rows == 2, "a request that failed was committed, or its parameters are others"
+        assert answer.rows == 2, "a failed request was committed, or has other parameters"
         assert play(link, f"SELECT * FROM {table}").rows == 2
         play(link, f"DROP TABLE {table}")
 
@@ -182,7 +182,7 @@ def _compares_rows_in_any_order(server: Server) -> None:
 
 
 def _marks_what_is_committed(server: Server) -> None:
-    """A mark is there exactly if the transaction is in which it was written."""
+    """A mark exists exactly if its transaction was committed."""
     replay_id = begun(server)
     marks = server.marks(replay_id)
     with link_to(server) as link:
@@ -204,7 +204,7 @@ def _marks_what_is_committed(server: Server) -> None:
 
 
 def _knows_what_is_in_doubt(server: Server) -> None:
-    """What must run alone has a mark before it and one after it."""
+    """A statement that must run alone has a mark before it and one after it."""
     replay_id = begun(server)
     marks = server.marks(replay_id)
     with link_to(server) as link:
@@ -217,7 +217,7 @@ def _knows_what_is_in_doubt(server: Server) -> None:
 
 
 def _settles(server: Server) -> None:
-    """Entries are joined, and marks go that are not needed any more: the others are all that a resume has."""
+    """Settling joins entries and deletes the marks that a resume does not need."""
     replay_id, other = begun(server), begun(server)
     marks = server.marks(replay_id)
     first, second = Entry(Slice("log", 0, 0, 4), 4, 4), Entry(Slice("log", 0, 4, 6), 2, 2)
@@ -229,9 +229,9 @@ def _settles(server: Server) -> None:
     with control_of(server) as control:
         before = control.marked(replay_id)
         control.settle(replay_id, [first], is_last=False, has_marks=True)
-        assert control.marked(replay_id) == before, "a mark is gone that a resume needs"
+        assert control.marked(replay_id) == before, "a mark that a resume needs is missing"
         control.settle(replay_id, [], ["b"], is_last=False, has_marks=True)
-        assert control.marked(replay_id).last == {"a": 6}, "only marks of `b` were to go"
+        assert control.marked(replay_id).last == {"a": 6}, "only marks of `b` may be deleted"
         control.settle(replay_id, [second], is_last=True, has_marks=True)
     with control_of(server) as control:
         whole = Entry(Slice("log", 0, 0, 6), 6, 6)
@@ -239,13 +239,13 @@ def _settles(server: Server) -> None:
         assert sum(entry.read for entry in control.entries(replay_id)) == whole.read
         marked = control.marked(replay_id)
         found = (*marked.last, *marked.in_doubt, *marked.divergent)
-        assert not found, "marks of what is done"
-        assert control.marked(other).last == {"a": 1}, "marks of another replay are gone"
+        assert not found, "marks of finished work were kept"
+        assert control.marked(other).last == {"a": 1}, "marks of another replay are missing"
         assert not control.entries(other)
 
 
 def _ends_the_connections_of_an_earlier_run(server: Server) -> None:
-    """Its statement may still commit; those of other replays play on."""
+    """A statement of an earlier run may still commit; connections of other replays stay open."""
     replay_id, other = begun(server), begun(server)
     with (
         link_to(server) as earlier,
@@ -258,7 +258,7 @@ def _ends_the_connections_of_an_earlier_run(server: Server) -> None:
         control.fence(replay_id)
         assert is_gone(earlier), "a connection of an earlier run is still open"
         assert not is_gone(another), "a connection of another replay was ended"
-        assert not control.marked(replay_id).last, "what was not committed is marked"
+        assert not control.marked(replay_id).last, "uncommitted work has a mark"
         control.fence(replay_id)
 
 
@@ -273,7 +273,7 @@ def _knows_the_fate_of_a_lost_connection(server: Server) -> None:
         play(link, marks.text("a", 1), "BEGIN", marks.text("a", 2))
         backend = link.backend
         assert control.fate(replay_id, "a", backend) == 1, "an open transaction counts as committed"
-        assert is_gone(link), "fate has returned before the process ended"
+        assert is_gone(link), "fate() has returned before the process ended"
         control.end_backend(backend)
 
 
@@ -289,7 +289,7 @@ def _says_who_waits_for_whom(server: Server) -> None:
         pids = [first.backend, second.backend]
         until = time.monotonic() + WITHIN_S
         while not (found := control.blockers(pids)):
-            assert time.monotonic() < until, "nobody is said to wait"
+            assert time.monotonic() < until, "blockers() reports no waiting process"
             time.sleep(0.02)
         assert found == {second.backend: (first.backend,)}, found
         asked = second.cancel()
@@ -316,14 +316,16 @@ def _explains_and_executes_nothing(server: Server) -> None:
             explainer.plan(f"TABLE no_{table}".encode(), ())
         except NotExplained:
             refused = True
-        assert refused, "a plan of a table that does not exist"
+        assert refused, "plan() accepted a table that does not exist"
         assert explainer.plan(insert, (b"1",)).strip(), "no plan after an error"
-        assert play(link, f"SELECT * FROM {table}").rows == 0, "what was explained was executed"
+        assert play(link, f"SELECT * FROM {table}").rows == 0, (
+            "the explained statement was executed"
+        )
         play(link, f"DROP TABLE {table}")
 
 
 def _notices_that_it_was_cut_off(server: Server, cut: Callable[[], None]) -> None:
-    """Once lost, a connection stays so: the server may have lost what it had confirmed."""
+    """A lost connection is not reopened, because the server may have lost confirmed work."""
     replay_id = begun(server)
     with (
         control_of(server) as control,
@@ -337,7 +339,7 @@ def _notices_that_it_was_cut_off(server: Server, cut: Callable[[], None]) -> Non
                 call()
                 continue
             lost += 1
-        assert lost == 3, "a control whose connection was lost goes on with another"
-        assert is_gone(link), "a link that was cut is still open"
+        assert lost == 3, "a control whose connection was lost has opened a new one"
+        assert is_gone(link), "a cut link is still open"
     with control_of(server) as control:
         control.hold(replay_id)

@@ -1,4 +1,4 @@
-"""The contract suite that every source must pass, and the records that both suites look at."""
+"""The contract suite that every source must pass, and the sample records of both suites."""
 
 import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ _CASES: Mapping[str, Callable[[Record], bool]] = {
 
 
 def sample_records(topic: str = "contract") -> list[Record]:
-    """Records of two partitions that show every case: nulls, empties, repeats, absent offsets.
+    """Return records of two partitions with every case: nulls, empties, repeats, absent offsets.
 
-    Their times are out of order and repeat, as those of a log may.
+    Their timestamps are out of order and repeat, as in a real log.
     """
     rows: list[tuple[int, int, int, bytes | None, bytes | None, Headers]] = [
         (0, 0, 1_000, b"a", b"first", ()),
@@ -43,10 +43,10 @@ def exercise_source(
     *,
     lacks: Collection[str] = (),
 ) -> None:
-    """Hold a source against its contract.
+    """Check a source against its contract.
 
-    `expected_records` is all that can be read from it. They must show every case, such as "null
-    key" or "absent offset"; name in `lacks` those that the system cannot hold.
+    `expected_records` are all its records. They must contain every case, such as "null key" or "absent offset";
+    list in `lacks` the cases that the system cannot store.
     """
     partitions = _by_partition(expected_records)
     _shows_every_case(partitions, lacks)
@@ -84,7 +84,7 @@ def _shows_every_case(
     if all(_absent(records) is None for records in partitions.values()):
         missing.add("absent offset")
     missing -= set(lacks)
-    assert not missing, f"expected_records show no {missing}; add some, or name it in lacks"
+    assert not missing, f"expected_records contain no {missing}; add some, or list it in lacks"
     assert max(map(len, partitions.values())) > 1, "expected_records need two in one partition"
 
 
@@ -93,7 +93,7 @@ def _says_bounds_that_hold_its_records(
 ) -> None:
     bounds = source.bounds()
     for place, records in partitions.items():
-        assert place in bounds, f"bounds() says nothing of {place}, which has records"
+        assert place in bounds, f"bounds() lacks {place}, which has records"
         first, last, held = records[0].offset, records[-1].offset, bounds[place]
         assert held.earliest <= first, f"{place}: {held} begins after its first record, {first}"
         assert last < held.stable_end, f"{place}: {held} is not half-open: {last} can be read"
@@ -105,7 +105,7 @@ def _knows_its_topics(
     source = make_source()
     facts = source.facts()
     for topic in {topic for topic, _ in partitions}:
-        assert topic in facts.topics, f"facts() says nothing of {topic}, which has records"
+        assert topic in facts.topics, f"facts() lacks {topic}, which has records"
     assert facts.identity, "facts() has no identity"
     for other in (make_source(), _copy(source)):
         assert other.facts().identity == facts.identity, (
@@ -122,7 +122,7 @@ def _finds_offsets_by_time(
     for instant_ms in sorted(instant for instant in near if instant >= 0):
         found = source.offsets_at(instant_ms)
         silent = bounds.keys() - found.keys()
-        assert not silent, f"offsets_at({instant_ms}) says nothing of {silent}"
+        assert not silent, f"offsets_at({instant_ms}) lacks {silent}"
         for place, records in partitions.items():
             _assert_found(found[place], instant_ms, place, bounds[place], records)
 
@@ -130,7 +130,7 @@ def _finds_offsets_by_time(
 def _assert_found(
     found: int, instant_ms: int, place: TopicPartition, bounds: Bounds, records: Sequence[Record]
 ) -> None:
-    """To land on an absent offset is no harm, as long as no record lies between."""
+    """An absent offset is a valid result if no record is between it and the wanted one."""
     offsets = [record.offset for record in records]
     due = [record.offset for record in records if record.timestamp_ms >= instant_ms]
     wanted = due[0] if due else bounds.stable_end
@@ -173,7 +173,7 @@ def _reads_nothing_where_offsets_are_absent(
 def _reads_on_through_one_reader(
     source: Source, place: TopicPartition, bounds: Bounds, records: list[Record]
 ) -> None:
-    """Slices that follow each other, the whole again, and what was read before: one reader."""
+    """One reader reads adjacent slices, then the whole, then an earlier slice again."""
     cuts = sorted({bounds.earliest, bounds.stable_end, *(each.offset for each in records)})
     slices = [Slice(*place, start, end) for start, end in pairwise(cuts)]
     with source.open() as reader:
@@ -206,7 +206,7 @@ def _refuses_to_be_short(
                 found = sum(len(run) for run in reader.read(slice_))
         except OutOfBounds:
             continue
-        raise AssertionError(f"{slice_} reaches outside {bounds}, and gave {found} records")
+        raise AssertionError(f"{slice_} is outside {bounds}, and returned {found} records")
 
 
 def _survives_pickling(
@@ -214,7 +214,7 @@ def _survives_pickling(
 ) -> None:
     whole = Slice(*place, bounds.earliest, bounds.stable_end)
     _assert_read(source, whole, records)
-    # After a read, when a connection that was kept would be open.
+    # After a read, when a kept connection would be open.
     _assert_read(_copy(source), whole, records)
 
 
@@ -224,7 +224,7 @@ def _copy(source: Source) -> Source:
 
 
 def _absent(records: Sequence[Record]) -> tuple[int, int] | None:
-    """The first run of offsets between two records that has none, half-open."""
+    """Return the first half-open run of absent offsets between two records."""
     for before, after in pairwise(records):
         if after.offset > before.offset + 1:
             return before.offset + 1, after.offset
@@ -239,6 +239,6 @@ def _assert_read(source: Source, slice_: Slice, needed: Sequence[Record]) -> Non
 def _assert_gives(reader: Reader, slice_: Slice, needed: Sequence[Record]) -> None:
     found = [record for run in reader.read(slice_) for record in run]
     offsets = [record.offset for record in found]
-    assert offsets == [record.offset for record in needed], f"{slice_} gave offsets {offsets}"
+    assert offsets == [record.offset for record in needed], f"{slice_} returned offsets {offsets}"
     for got, wanted in zip(found, needed, strict=True):
         assert got == wanted, f"{slice_}: found {got}, needed {wanted}"

@@ -1,4 +1,4 @@
-"""What the suite of targets commits, and how it looks at what came of it."""
+"""Helpers of the target contract suite: records to commit, and checks of the result."""
 
 import json
 from collections import Counter
@@ -19,18 +19,17 @@ from playhead.testing.source_contract import sample_records
 
 MakeTarget = Callable[[], Target]
 
-# Every slice stands at offsets of its own, so that a target that keeps one record for each place
-# shows all of them.
+# Every slice has its own offsets, so that a target that keeps one record per offset keeps all of them.
 _STEP = 100
 _steps = count(1)
 
 
 class Fault(Exception):
-    """What a check raises into a commit."""
+    """The error that a check raises during a commit."""
 
 
 class Onlooker:
-    """Sees what has come into the target since it was made, whatever was there before."""
+    """Compares the target's records with those at the onlooker's creation."""
 
     def __init__(self, read_back: Callable[[], Iterable[Record]]) -> None:
         self._read_back = read_back
@@ -39,8 +38,8 @@ class Onlooker:
     def assert_gained(self, needed: Iterable[Record], when: str) -> None:
         now, wanted = Counter(map(_content, self._read_back())), Counter(map(_content, needed))
         lost, gained = self._before - now, now - self._before
-        assert not lost, f"{when}: records are gone: {dict(lost)}"
-        assert not gained - wanted, f"{when}: nobody committed {dict(gained - wanted)}"
+        assert not lost, f"{when}: records are lost: {dict(lost)}"
+        assert not gained - wanted, f"{when}: uncommitted records {dict(gained - wanted)}"
         assert not wanted - gained, f"{when}: missing {dict(wanted - gained)}"
 
 
@@ -50,7 +49,7 @@ def _content(record: Record) -> tuple[bytes | None, bytes | None, Headers, int]:
 
 @dataclass(frozen=True)
 class Case:
-    """A replay that the target cannot know, a slice with absent offsets, the slice's records."""
+    """A new replay id, a slice with absent offsets, and the slice's records."""
 
     replay_id: str
     slice: Slice
@@ -64,7 +63,7 @@ class Case:
         return cls(f"contract-{uuid4().hex}", Slice("contract", 0, base, base + 10), records)
 
     def part(self, start: int, end: int, *, partition: int = 0, topic: str = "contract") -> Slice:
-        """Offsets counted from the start of the slice."""
+        """Return a part of the slice; offsets are relative to its start."""
         base = self.slice.from_offset
         return Slice(topic, partition, base + start, base + end)
 
@@ -72,21 +71,21 @@ class Case:
         return [record for record in self.records if record in slice_]
 
     def of(self, replay_id: str) -> "Case":
-        """The same slice, of another replay."""
+        """Return the same slice for another replay."""
         return replace(self, replay_id=replay_id)
 
     @property
     def bad_offset(self) -> int:
-        """One that is absent from the records."""
+        """An offset that is absent from the records."""
         return self.slice.from_offset + 2
 
     def with_bad(self, bad: Record) -> list[Record]:
-        """The records, and a bad one among them."""
+        """Return the records with a bad one among them."""
         moved = replace(bad, topic="contract", partition=0, offset=self.bad_offset)
         return sorted([*self.records, moved], key=lambda record: record.offset)
 
     def entry(self, bad: Record, *, dead: int = 0, skipped: int = 0) -> Entry:
-        """What the ledger must say of the slice with a bad record in it."""
+        """Return the ledger entry of the slice with a bad record in it."""
         account, records = Account(self.slice), self.with_bad(bad)
         for _ in runs_of(account, records):
             pass
@@ -95,7 +94,7 @@ class Case:
         )
 
     def prepared(self, make_target: MakeTarget) -> Target:
-        """A target that was shown the replay and has made what it needs; twice, as a resume does."""
+        """Return a target that was prepared for the replay twice, as a resume does."""
         for _ in range(2):
             target = make_target()
             inspection = target.inspect(look())
@@ -105,7 +104,7 @@ class Case:
 
 
 def terms(*topics: str, **changes: Any) -> Terms:
-    """Of a replay of these topics, else of those of `look`, into whatever it is held against."""
+    """Return the terms of a replay of these topics; default: the topics of `look`."""
     names = topics or ("contract", "other")
     plain = Terms("a plan", "contract", dict.fromkeys(names, "an id"), "a target", {})
     return replace(plain, **changes)
@@ -122,24 +121,26 @@ def look() -> InspectRequest:
 
 
 def compared(writer: Writer, entry: Entry, runs: Iterable[Records]) -> SliceComparison:
-    """What a writer finds of one slice, that minute or when it concludes."""
+    """Return the comparison of one slice, from `compare` or from `conclude`."""
     found = writer.compare(entry, runs)
     if found is None:
         [found] = writer.conclude()
     else:
-        assert not writer.conclude(), "conclude() repeats what compare() has said"
+        assert not writer.conclude(), "conclude() repeats the result of compare()"
     return found
 
 
 def assert_all_told(found: SliceComparison) -> None:
-    """Each record is the same, different, or one of which it cannot be told."""
+    """Assert that each record counts as same, different or unknown."""
     told = found.same + found.different + found.unknown
     assert told >= found.expected, f"compare() leaves some records out: {found}"
-    assert found.same + found.unknown <= found.expected, f"compare() says too much: {found}"
+    assert found.same + found.unknown <= found.expected, (
+        f"compare() counts too many records: {found}"
+    )
 
 
 def runs_of(account: Account, records: Sequence[Record]) -> Iterator[Records]:
-    """The records two by two, counted as they are drawn, as a run does it."""
+    """Yield the records in pairs, and count them in the account, as a run does."""
     for start in range(0, len(records), 2):
         run = Records.of(records[start : start + 2])
         account.read += len(run)
@@ -150,7 +151,7 @@ def runs_of(account: Account, records: Sequence[Record]) -> Iterator[Records]:
 
 
 def commit(writer: Writer, slice_: Slice, records: Sequence[Record]) -> Entry:
-    """The entry that must then be in the ledger."""
+    """Commit the records; return the entry that the ledger must then contain."""
     account = Account(slice_)
     writer.commit(account, runs_of(account, records))
     return account.close()
@@ -162,11 +163,11 @@ def commit_alone(target: Target, case: Case) -> Entry:
 
 
 def assert_ledger(target: Target, case: Case, needed: Sequence[Entry], when: str) -> None:
-    """Details are the target's own."""
+    """Assert the entries of the ledger, without their details, which belong to the target."""
     found = [replace(entry, details={}) for entry in target.entries(case.replay_id)]
     for before, after in pairwise(found):
         assert before.slice < after.slice, f"{when}: {after.slice} is not in order"
-    assert found == list(needed), f"{when}: the ledger says {found}, needed {list(needed)}"
+    assert found == list(needed), f"{when}: the ledger has {found}, needed {list(needed)}"
     for entry in target.entries(case.replay_id):
         assert Entry.from_json(entry.as_json()) == entry, f"{when}: {entry} does not survive JSON"
 

@@ -1,4 +1,4 @@
-"""The contract suite that every target must pass, whatever the system."""
+"""The contract suite that every target must pass."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,16 +38,15 @@ def exercise_target(
     bad_record: Record | None = None,
     damage: Damage | None = None,
 ) -> None:
-    """Hold a target against its contract.
+    """Check a target against its contract.
 
-    `make_target` describes the same store each time, one that takes every record; `read_back` says
-    what a reader of it sees now. Records are compared by what they carry (key, value, headers,
-    timestamp), and not by place, which the target may choose; they are of the topics "contract",
-    partitions 0 and 1, and "other".
+    `make_target` returns a description of the same store each time, which accepts every record; `read_back` returns
+    its current records. Records are compared by key, value, headers and timestamp, not by offset, which the target
+    may choose. Their topics are "contract", with partitions 0 and 1, and "other".
 
-    `replaces` says that a slice committed under two replays is there once, as in a file of its own;
-    `exclusive` that `hold` keeps a second run out; `bad_record` is one that cannot be written, and is
-    moved to where it is wanted; `damage` spoils something of what was committed last.
+    `replaces`: a slice committed under two replays is stored once, as in its own file. `exclusive`: `hold` refuses
+    a second run. `bad_record` cannot be written; the suite changes its offset as needed. `damage` changes a record
+    of the last commit.
     """
     _states_its_guarantees(make_target())
     _writes_nothing_to_look(make_target, Onlooker(read_back))
@@ -86,10 +85,10 @@ def _writes_nothing_to_look(make_target: MakeTarget, onlooker: Onlooker) -> None
     case, target = Case.new(), make_target()
     assert_ledger(target, case, [], "before anything")
     inspection = target.inspect(look())
-    assert inspection.identity, "inspect() gave no identity"
-    assert target.identity() == inspection.identity, "identity() is another one than inspect() gave"
+    assert inspection.identity, "inspect() returned no identity"
+    assert target.identity() == inspection.identity, "identity() differs from that of inspect()"
     rows = target.preview(Records.of(case.records))
-    assert rows, "preview() shows nothing of records that can be written"
+    assert rows, "preview() returns no rows for records that can be written"
     onlooker.assert_gained([], "after a look")
     assert_ledger(target, case, [], "after a look")
     case.prepared(make_target)
@@ -112,7 +111,7 @@ def _remembers_when_reopened(make_target: MakeTarget, onlooker: Onlooker) -> Non
     case = Case.new()
     target = case.prepared(make_target)
     entry = commit_alone(target, case)
-    # After a commit, when a connection that was kept would be open.
+    # After a commit, when a kept connection would be open.
     copy: Target = pickle.loads(pickle.dumps(target))  # noqa: S301 - our own bytes
     for opened in (make_target(), copy):
         assert_ledger(opened, case, [entry], "reopened")
@@ -128,7 +127,7 @@ def _counts_a_slice_without_records(make_target: MakeTarget, onlooker: Onlooker)
 
 
 def _may_join_endless_slices(make_target: MakeTarget, onlooker: Onlooker) -> None:
-    """However many entries a target makes of them, the ledger says the same of every offset."""
+    """The number of entries may differ; the ledger has the same counts for every offset."""
     case = Case.new()
     target = case.prepared(make_target)
     parts = [case.part(0, 3), case.part(3, 6), case.part(8, 10)]
@@ -152,7 +151,7 @@ def _is_watched(make_target: MakeTarget, onlooker: Onlooker) -> None:
     case = Case.new()
     parts = [case.part(0, 4), case.part(4, 10)]
     with make_target().watch(case.replay_id) as entries:
-        assert not entries(), "watched before anybody had prepared it"
+        assert not entries(), "watched before it was prepared"
         target = case.prepared(make_target)
         with target.open(case.replay_id) as writer:
             for count, part in enumerate(parts, 1):
@@ -194,7 +193,7 @@ def _takes_what_touches_and_does_not_overlap(make_target: MakeTarget, onlooker: 
     target = case.prepared(make_target)
     slices = [case.part(3, 4), case.part(4, 8), case.part(8, 9)]
     slices += [case.part(4, 8, partition=1), case.part(4, 8, topic="other")]
-    # What was refused once, or failed, comes after what follows it; unless order is promised.
+    # A slice that was refused or has failed is committed after later ones, unless the target is ordered.
     order = slices if target.is_ordered else slices[::-1]
     with target.open(case.replay_id) as writer:
         entries = {slice_: commit(writer, slice_, case.within(slice_)) for slice_ in order}
@@ -204,7 +203,7 @@ def _takes_what_touches_and_does_not_overlap(make_target: MakeTarget, onlooker: 
 
 
 def _lets_two_writers_work_at_once(make_target: MakeTarget, onlooker: Onlooker) -> None:
-    """Two partitions of one replay, as two tasks of one run commit them."""
+    """Commit two partitions of one replay at once, as two tasks of a run do."""
     case = Case.new()
     target = case.prepared(make_target)
     slices = [case.part(0, 4), case.part(0, 4, partition=1), case.part(4, 10)]
@@ -244,7 +243,7 @@ def _leaves_nothing_after_a_failure(make_target: MakeTarget, onlooker: Onlooker)
         raise Fault
 
     failure = failure_of(target, case, account, broken())
-    assert caused_by_fault(failure), f"the error of the records ended in {failure!r}"
+    assert caused_by_fault(failure), f"an error while records are read ended in {failure!r}"
     onlooker.assert_gained([], "after a failed commit")
     assert_ledger(make_target(), case, [], "after a failed commit")
     commit_alone(target, case)
@@ -268,7 +267,7 @@ def _keeps_replays_apart(make_target: MakeTarget, onlooker: Onlooker, replaces: 
 def _holds_one_run_of_a_replay(make_target: MakeTarget, exclusive: bool) -> None:
     case, other = Case.new(), Case.new()
     target = case.prepared(make_target)
-    for _ in range(2):  # what was held once can be held again
+    for _ in range(2):  # a released hold can be taken again
         with target.hold(case.replay_id), make_target().hold(other.replay_id):
             if exclusive:
                 _assert_in_use(make_target(), case.replay_id)
@@ -281,7 +280,7 @@ def _assert_in_use(target: Target, replay_id: str) -> None:
             pass
     except InUse:
         return
-    raise AssertionError(f"hold() let a second run of {replay_id} in")
+    raise AssertionError(f"hold() accepted a second run of {replay_id}")
 
 
 # --- records that cannot be written -----------------------------------------------------------
@@ -308,10 +307,10 @@ def _skips(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     assert_ledger(make_target(), case, [entry], "after a bad record, rule skip")
     found = _compare(make_target(), case, case.with_bad(bad))
     assert not found.different, f"compare() misses a record that was skipped: {found}"
-    # What a constraint refused, a target may not find out again without writing; of that one record alone.
+    # A target may not be able to tell, without writing, that a constraint refuses the bad record.
     untold = [each.offset for each in found.differences if each.kind == "unknown"]
-    assert untold in ([], [case.bad_offset]), f"compare() cannot tell of others: {found}"
-    assert found.unknown == len(untold), f"compare() counts others than it names: {found}"
+    assert untold in ([], [case.bad_offset]), f"compare() reports other records as unknown: {found}"
+    assert found.unknown == len(untold), f"the counts of compare() differ from its list: {found}"
 
 
 def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
@@ -319,7 +318,7 @@ def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     buried: list[tuple[Slice, list[DeadLetter]]] = []
 
     def write_dead_letters(slice_: Slice, letters: Sequence[DeadLetter]) -> None:
-        onlooker.assert_gained([], "while the dead are buried")
+        onlooker.assert_gained([], "while dead letters are written")
         buried.append((slice_, list(letters)))
 
     target = case.prepared(make_target)
@@ -329,12 +328,14 @@ def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     onlooker.assert_gained(case.records, "after a bad record, rule dlq")
     entry = case.entry(bad, dead=1)
     assert_ledger(make_target(), case, [entry], "after a bad record, rule dlq")
-    assert len(buried) == 1, f"one slice with a dead letter, buried {len(buried)} times"
+    assert len(buried) == 1, f"the dead letters of one slice were written {len(buried)} times"
     (slice_, [letter]) = buried[0]
-    assert slice_ == case.slice, f"buried under {slice_}, needed {case.slice}"
-    assert letter.record in case.with_bad(bad), f"buried {letter.record}, which nobody committed"
+    assert slice_ == case.slice, f"dead letter of {slice_}, needed {case.slice}"
+    assert letter.record in case.with_bad(bad), (
+        f"dead letter with {letter.record}, which is not a record of the slice"
+    )
     assert letter.record.offset == case.bad_offset, (
-        f"buried {letter.record}, which is not the bad one"
+        f"dead letter with {letter.record}, which is not the bad record"
     )
     assert letter.kind, "a dead letter without a kind"
     assert letter.reason, "a dead letter without a reason"
@@ -351,9 +352,9 @@ def _keeps_the_dead_out_when_burying_fails(
     target = case.prepared(make_target)
     account = Account(case.slice, ErrorRule("dlq", "d"), write_dead_letters)
     failure = failure_of(target, case, account, runs_of(account, case.with_bad(bad)))
-    assert caused_by_fault(failure), f"the error of a burial ended in {failure!r}"
-    onlooker.assert_gained([], "after a burial that failed")
-    assert_ledger(make_target(), case, [], "after a burial that failed")
+    assert caused_by_fault(failure), f"an error while dead letters are written ended in {failure!r}"
+    onlooker.assert_gained([], "after dead letters that failed")
+    assert_ledger(make_target(), case, [], "after dead letters that failed")
 
 
 # --- comparing --------------------------------------------------------------------------------
@@ -370,11 +371,13 @@ def _finds_what_is_not_as_it_was(make_target: MakeTarget, onlooker: Onlooker) ->
     target = case.prepared(make_target)
     commit_alone(target, case)
     same = _compare(make_target(), case, case.records)
-    assert not same.different, f"compare() sees a difference after a good commit: {same}"
-    assert same.same == same.expected, f"compare() cannot tell after a good commit: {same}"
+    assert not same.different, f"compare() finds a difference after a good commit: {same}"
+    assert same.same == same.expected, (
+        f"compare() reports unknown records after a good commit: {same}"
+    )
     assert_all_told(same)
     assert (same.expected, same.expected_checksum) == (same.found, same.found_checksum), (
-        f"compare() sees no difference, and counts or checksums differ: {same}"
+        f"compare() finds no difference, but counts or checksums differ: {same}"
     )
     changed = [replace(case.records[0], value=b"changed"), *case.records[1:]]
     more = case.with_bad(replace(case.records[0], value=b"more"))
@@ -391,9 +394,9 @@ def _finds_damage(make_target: MakeTarget, damage: Damage) -> None:
 
 
 def _assert_different(findings: SliceComparison, when: str) -> None:
-    assert findings.different, f"compare() sees no difference, though {when}: {findings}"
+    assert findings.different, f"compare() finds no difference, though {when}: {findings}"
     assert findings.expected_checksum != findings.found_checksum, (
-        f"compare() makes both checksums of one side, though {when}: {findings}"
+        f"compare() calculates both checksums from one side, though {when}: {findings}"
     )
     assert_all_told(findings)
-    assert findings.differences, f"compare() shows no difference, though {when}: {findings}"
+    assert findings.differences, f"compare() lists no difference, though {when}: {findings}"

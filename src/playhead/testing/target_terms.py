@@ -1,4 +1,4 @@
-"""What every target must do with the terms of a replay: keep the first ones, and refuse all others."""
+"""The contract of a target for the terms of a replay: it keeps the first ones and refuses all others."""
 
 import pickle
 from dataclasses import replace
@@ -18,9 +18,9 @@ from playhead.testing.target_case import (
 
 
 def _keeps_its_terms(make_target: MakeTarget, onlooker: Onlooker) -> None:
-    """They are there before the first commit, and for ever after; no other replay has them."""
+    """The terms exist before the first commit and stay; no other replay has them."""
     case = Case.new()
-    assert make_target().terms(case.replay_id) is None, "terms before anybody had prepared it"
+    assert make_target().terms(case.replay_id) is None, "terms before it was prepared"
     target, kept = case.prepared(make_target), terms()
     for opened in (target, pickle.loads(pickle.dumps(target))):  # noqa: S301 - our own bytes
         found = opened.terms(case.replay_id)
@@ -28,13 +28,13 @@ def _keeps_its_terms(make_target: MakeTarget, onlooker: Onlooker) -> None:
         assert replace(found, places={}, settled={}) == kept, f"terms: {found}, needed {kept}"
     assert_ledger(target, case, [], "with terms")
     commit_alone(target, case)
-    assert make_target().terms(case.replay_id) == found, "terms are others after a commit"
+    assert make_target().terms(case.replay_id) == found, "terms have changed after a commit"
     assert make_target().terms(Case.new().replay_id) is None, "terms of another replay"
     onlooker.assert_gained(case.records, "with terms")
 
 
 def _refuses_other_terms(make_target: MakeTarget, onlooker: Onlooker) -> None:
-    """Who came first counts, whether or not anything was committed since; nothing is written."""
+    """The first terms stay valid, with or without commits since; the refusal writes nothing."""
     case, kept = Case.new(), terms()
     target = case.prepared(make_target)
     found = target.terms(case.replay_id)
@@ -64,12 +64,12 @@ def _assert_other_terms(target: Target, case: Case, other: Terms) -> None:
     except OtherTerms as refused:
         refusal = refused
     assert refusal is not None, f"other terms than those of the ledger were not refused: {other}"
-    assert refusal.exit_code == EXIT_REFUSED, "other terms: another exit code than a guard's"
-    assert refusal.differences, "other terms are refused, and it is not said which"
+    assert refusal.exit_code == EXIT_REFUSED, "other terms: the exit code is not that of a guard"
+    assert refusal.differences, "other terms are refused without the differences"
 
 
 def _begins_without_terms_only_once(make_target: MakeTarget, onlooker: Onlooker) -> None:
-    """What a version without terms began goes on, says so, and has terms from then on."""
+    """A replay that an older version began without terms continues, adds a note, and gets terms."""
     other, case = Case.new(), Case.new()
     target = other.prepared(make_target)
     commit_alone(target, case)
