@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions
 
 from playhead.checksum import checksum_of
 from playhead.config.context import configure
-from playhead.config.guards import Guard
+from playhead.config.guards import CopiedBefore, Guard
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.admin.topics import delete
 from playhead.live.runner import PipelineInUse
@@ -20,7 +20,7 @@ from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
 from playhead.terms import OtherTerms
 from playhead.testing.link_proxy import LinkProxy
 from tests.fix_live import COLUMNS, Live, Playing, whole
-from tests.fix_replay import T0_MS, Deck, contents, lap, new_name, within
+from tests.fix_replay import T0_MS, Deck, contents, lap, new_name, ran, within
 
 TRANSFORMED = {
     "where": "value:seq::int % 2 = 0",
@@ -119,6 +119,21 @@ def test_into_a_topic_copies_are_exact_and_in_order(deck: Deck, live: Live) -> N
     it.stop()
     assert contents(deck.records(copy)) == contents(deck.records(topic))
     assert whole(it.entries()) == {(topic, 0): (0, 30), (topic, 1): (0, 30)}
+
+
+def test_what_a_run_has_copied_while_it_was_stopped_is_not_written_again_unasked(
+    deck: Deck, live: Live
+) -> None:
+    topic, copy = deck.laps(10, 2), deck.topic("copy", 2)
+    ends = (f"kafka:{topic}", f"kafka:{copy}")
+    it = live(*ends, start="earliest", trigger="available-now")
+    it.start().ended()
+    more(deck, topic, 10, 20)
+    filled = deck.plan(*ends, span="0:5-10,1:5-10")
+    ran(filled)
+    with pytest.raises(CopiedBefore, match=f"{filled.plan.replay_id} copied 10 of these offsets"):
+        it.start().ended()
+    assert len(deck.records(copy)) == 20
 
 
 def test_a_partition_that_is_new_is_read_from_its_first_record(deck: Deck, live: Live) -> None:

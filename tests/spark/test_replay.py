@@ -567,3 +567,17 @@ def test_the_same_copy_into_a_topic_is_not_made_twice_unless_somebody_says_so(de
     assert len(deck.records(copy)) == 35
     deck.play_again(again.plan)
     assert len(deck.records(copy)) == 35, "it goes on with what it has begun"
+
+
+def test_of_two_plans_that_were_made_first_the_second_is_asked_for_when_it_runs(
+    deck: Deck,
+) -> None:
+    topic, copy = deck.laps(20), deck.topic("copy")
+    one, other = (deck.plan(f"kafka:{topic}", f"kafka:{copy}") for _ in range(2))
+    assert not [note for note in other.plan.notes if note.code == "copied-before"]
+    assert not ran(one).notes
+    with pytest.raises(CopiedBefore, match=one.plan.replay_id):
+        ran(other)
+    assert len(deck.records(copy)) == 20
+    [note] = [each for each in ran(other, again=True).notes if each.code == "copied-meanwhile"]
+    assert f"run {one.plan.replay_id} copied 20 of these offsets" in note.text

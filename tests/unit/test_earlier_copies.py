@@ -11,7 +11,12 @@ from playhead.errors import Refused
 from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.replay.earlier_copies import EarlierCopy, earlier_copies, said_of
+from playhead.replay.earlier_copies import (
+    EarlierCopy,
+    copied_meanwhile,
+    earlier_copies,
+    said_of,
+)
 from playhead.source import SourceFacts, TopicFacts
 from playhead.terms import Terms, Whereto
 from playhead.testing import ListTarget
@@ -105,7 +110,35 @@ def test_a_pipeline_has_copied_too_and_what_goes_on_has_not():
     [pipeline] = earlier_copies(target, plan())
     assert str(pipeline) == "pipeline live copied 60 of these offsets"
     target.begin("again", plan("again"), (0, 10))
-    assert found(target) == [], "its ledger has this very replay"
+    assert found(target) == [("live", 50)], "of what it still lacks"
+
+
+def test_what_a_plan_names_was_agreed_to_when_it_began():
+    target = Cluster()
+    target.begin("first", plan("first"), (0, 60))
+    [first] = earlier_copies(target, plan())
+    begun = plan(notes=(first.note("kafka:copy"),))
+    assert found(target, begun) == [("first", 60)], "nobody has agreed yet"
+    assert earlier_copies(target, begun, is_agreed=True) == []
+    target.begin("again", begun, (0, 10))
+    assert found(target, begun) == []
+    target.begin("gap", plan("gap"), (10, 60))
+    assert found(target, begun) == [("gap", 50)], "it came later"
+    target.begin("again", begun, (0, 60))
+    assert found(target, begun) == []
+
+
+def test_a_finished_run_names_who_wrote_the_same_records_meanwhile():
+    target = Cluster()
+    target.begin("again", plan(), (0, 60))
+    assert copied_meanwhile(target, plan()) == []
+    target.begin("other", plan("other"), (20, 60))
+    [note] = copied_meanwhile(target, plan())
+    assert "run other copied 40 of these offsets" in note.text
+    assert "into kafka:copy too; their records are in kafka:copy more than once" in note.text
+    named = plan(notes=(EarlierCopy("other", 40, None, False).note("kafka:copy"),))
+    assert copied_meanwhile(target, named) == []
+    assert copied_meanwhile(ListTarget(), plan()) == []
 
 
 def test_only_topics_are_asked_for():

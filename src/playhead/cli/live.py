@@ -72,6 +72,7 @@ def _play(run: Run, wish: PipelineSpec) -> None:
             run.output.say(line)
         run.output.emit(_document(wish, planned), [_document(wish, planned)])
         return
+    planned.copies_again = bool(values["again"])
     planned.agree(answer(yes=values["yes"]))
     runner = Runner(wish, planned, pipelines, run.output.say)
     with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from playhead.config.guards import Consent
+from playhead.config.guards import Consent, CopiedBefore
 from playhead.errors import Refused, Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
@@ -21,8 +21,10 @@ from playhead.live.round_loop import PipelineContext
 from playhead.live.start_offsets import StartOffsets, beginning, refuse_forgotten, topics_of
 from playhead.live.target_lock import TargetLock
 from playhead.plan import Plan
+from playhead.record import Slice
 from playhead.replay.api import Planned
 from playhead.replay.assemble import Wiring, expecting
+from playhead.replay.earlier_copies import copied_ahead, said_of
 from playhead.replay.pipelines import DONE, FAILED, STOPPED, Pipeline, Pipelines, pipeline_id
 from playhead.source import TopicPartition
 from playhead.target import InUse
@@ -186,6 +188,7 @@ class Runner:
             now_ns=time.time_ns(),
             timezone=self.planned.configuration.get("timezone") or "UTC",
         )
+        self._refuse_copied(both, begun)
         starts: dict[str, dict[str, int]] = {}
         for (topic, number), at in begun.starts.items():
             starts.setdefault(topic, {})[str(number)] = at
@@ -194,6 +197,19 @@ class Runner:
         abort_point("live.marked")
         self._tell_beginning(begun, known)
         return begun
+
+    def _refuse_copied(self, both: Wiring, begun: StartOffsets) -> None:
+        """Refuse to write what a run has copied while the pipeline was stopped, such as one that filled a gap."""
+        if self.planned.copies_again:
+            return
+        bounds = topics_of(both.source).bounds()
+        ahead = [
+            Slice(*place, at, bounds[place].stable_end)
+            for place, at in begun.starts.items()
+            if place in bounds and at < bounds[place].stable_end
+        ]
+        if copies := said_of(copied_ahead(both.target, self._plan, ahead)):
+            raise CopiedBefore(f"the start of live pipeline {self.wish.name}", copies=copies)
 
     def _tell_beginning(self, begun: StartOffsets, known: Pipeline | None) -> None:
         from playhead.spark.stream import last_ends

@@ -343,6 +343,7 @@ LIVE = Options(
         default="200ms",
     ),
     Option("group", "Consumer group that shows the progress; default playhead.live.NAME.", "GROUP"),
+    AGAIN,
     switch("drop_when_down", "Drop records that arrive while the target is away."),
     switch("accept_loss", "Continue after records that expired before they were read."),
     switch("status", "Show the status of all pipelines, or of one."),

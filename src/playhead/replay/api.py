@@ -79,6 +79,8 @@ class Planned:
     journal: Journal = field(default_factory=Journal)
     is_begun: bool = False
     """Whether the target's ledger already has this plan under its id."""
+    is_resumed: bool = False
+    """Whether somebody has agreed to this plan before, and so to the copies that it names."""
     trusts_ledger: bool = False
     """Whether to continue from a ledger that has less than this machine's journal has seen there."""
     is_endless: bool = False
@@ -98,15 +100,14 @@ class Planned:
         """Source and target, made once for planning, running and verifying."""
         return ends(self.plan.request, self.configuration, is_endless=self.is_endless)
 
-    @cached_property
     def earlier_copies(self) -> Sequence[EarlierCopy]:
-        """Who has written the same records there before, by the target's ledger."""
-        if self.is_endless or self.is_begun:
+        """Who has written the same records there before, by the target's ledger of this moment."""
+        if self.is_endless:
             return ()
-        return earlier_copies(self.ends.target, self.plan)
+        return earlier_copies(self.ends.target, self.plan, is_agreed=self.is_resumed)
 
     def _copies(self) -> str:
-        return "" if self.copies_again else said_of(self.earlier_copies)
+        return "" if self.copies_again else said_of(self.earlier_copies())
 
     @property
     def servers(self) -> dict[str, str]:
@@ -239,7 +240,7 @@ def plan(
     made = Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
     made.ends = both
     into = request.target_endpoint.shown()
-    notes = [*(each.note(into) for each in made.earlier_copies), *on_unreadable(unreadable)]
+    notes = [*(each.note(into) for each in made.earlier_copies()), *on_unreadable(unreadable)]
     made.plan = replace(made.plan, notes=(*made.plan.notes, *notes))
     return made
 
@@ -259,7 +260,7 @@ def planned(
         )
     engine = _engine(configuration, saved.request.spec, share)
     engine.check_words()
-    made = Planned(saved, configuration, engine, is_begun=is_begun)
+    made = Planned(saved, configuration, engine, is_begun=is_begun, is_resumed=is_begun)
     made.plan = _said_anew(saved, made.ends.target)
     return made
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.endpoint import system_of
+from playhead.errors import Unavailable
 from playhead.grammar.instant import show_ms
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
@@ -12,7 +13,7 @@ from playhead.record import Slice
 from playhead.target import CommonLedger, Target
 from playhead.terms import Terms, differing_ends
 
-COPIED_BEFORE = "copied-before"
+COPIED_BEFORE, COPIED_MEANWHILE = "copied-before", "copied-meanwhile"
 _MOST_SAID = 3
 
 
@@ -37,22 +38,64 @@ class EarlierCopy:
         return Note(COPIED_BEFORE, text)
 
 
-def earlier_copies(target: Target, plan: Plan) -> list[EarlierCopy]:
+def earlier_copies(target: Target, plan: Plan, *, is_agreed: bool = False) -> list[EarlierCopy]:
     """Those with the same source topics and the same target topics, by their ids, the latest first.
 
-    A replay that the ledger knows itself goes on with what it has begun.
+    Of a replay that has begun, only what it still lacks counts. With `is_agreed`, somebody has agreed to this
+    plan before, and so to the copies that it names.
     """
+    known = _known(target, plan)
+    _, own = known.pop(plan.replay_id, (None, ()))
+    lacking = remaining(plan.slices(), [entry.slice for entry in own])
+    return _copies(target, plan, _not_named(plan, known) if own or is_agreed else known, lacking)
+
+
+def copied_ahead(target: Target, plan: Plan, ahead: Sequence[Slice]) -> list[EarlierCopy]:
+    """Return the runs that have written these offsets, which a pipeline is about to write."""
+    known = _known(target, plan)
+    known.pop(plan.replay_id, None)
+    return _copies(target, plan, known, ahead)
+
+
+def copied_meanwhile(target: Target, plan: Plan) -> list[Note]:
+    """Return notes on others that wrote records of a finished replay too, and that its plan does not name."""
+    try:
+        known = _known(target, plan)
+    except Unavailable as exc:
+        return [
+            Note(COPIED_MEANWHILE, f"whether another run wrote the same records is unknown: {exc}")
+        ]
+    known.pop(plan.replay_id, None)
+    into = plan.request.target_endpoint.shown()
+    found = _copies(target, plan, _not_named(plan, known), plan.slices())
+    text = "{} into {} too; their records are in {} more than once"
+    return [Note(COPIED_MEANWHILE, text.format(each, into, into)) for each in found]
+
+
+_Known = dict[str, tuple[Terms, Sequence[Entry]]]
+
+
+def _known(target: Target, plan: Plan) -> _Known:
     into = system_of(plan.request.target_endpoint)
     if into.kind != "topic" or not isinstance(target, CommonLedger):
+        return {}
+    return dict(target.replays_of([*plan.terms().topics]))
+
+
+def _not_named(plan: Plan, known: _Known) -> _Known:
+    named = [note.text.split() for note in plan.notes if note.code == COPIED_BEFORE]
+    return {each: of for each, of in known.items() if not any(each in words for words in named)}
+
+
+def _copies(
+    target: Target, plan: Plan, known: _Known, planned: Sequence[Slice]
+) -> list[EarlierCopy]:
+    if not known or not isinstance(target, CommonLedger):
         return []
     now = plan.terms()
-    known = target.replays_of([*now.topics])
-    if plan.replay_id in known:
-        return []
     # Where dead letters go back to, their own headers say.
     places = {} if plan.request.redrive else target.whereto(now.topics)
     now = Terms("", now.source, now.topics, now.target, {}, places=places)
-    planned = [slice_ for each in plan.partitions if (slice_ := each.slice()) is not None]
     copies = [
         _copy(replay_id, terms, entries, planned)
         for replay_id, (terms, entries) in known.items()

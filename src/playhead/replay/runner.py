@@ -20,6 +20,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
+from playhead.replay.earlier_copies import copied_meanwhile
 from playhead.replay.guards import LedgerForgot, refuse_another_target, refuse_what_is_gone
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.ledger_watch import LedgerWatcher
@@ -134,6 +135,10 @@ class Runner:
                 entries = self._until_done()
                 if self.plan.planned and not self._reports:
                     self.say(f"replay {replay_id} was done before; nothing was written now")
+                copied = copied_meanwhile(self.ends.target, self.plan)
+                for note in copied:
+                    self.say(note.text)
+                notes = [*notes, *copied]
             except BaseException as exc:
                 state = FAILED if isinstance(exc, Exception) else STOPPED
                 state = STOPPED if isinstance(exc, Stopped) else state

@@ -153,7 +153,7 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool 
     part = share(run, saved.plan.request.target_endpoint)
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
-    planned.copies_again = True  # who began it agreed
+    planned.is_resumed = True
     with held_for(saved.replay_id):
         play(with_saved, planned, yes=yes)
 
