@@ -184,7 +184,7 @@ def test_what_an_interrupted_run_played_is_not_called_the_same(
     without = [word for word in words if word not in ("--beside", pair[1].url)]
     refused = playhead(*without)
     assert refused.returncode == 2
-    assert "needs the address of --beside again" in refused.stderr
+    assert "was planned with --beside; give it again" in refused.stderr
     done = playhead(*words)
     assert done.returncode == 4, done.stderr
     report = json.loads(done.stdout)

@@ -11,9 +11,9 @@ from playhead.queries import report
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        ("commit", "equal: nothing was there to play"),
-        ("strict", "equal: nothing was there to play"),
-        ("session", "equal, but the tables can differ: nothing was there to play"),
+        ("commit", "equal: there was no statement to play"),
+        ("strict", "equal: there was no statement to play"),
+        ("session", "equal, but the tables can differ: there was no statement to play"),
     ],
 )
 def test_without_an_order_between_sessions_the_tables_can_differ(

@@ -1,1 +1,1 @@
-"""Query replay: the statements of a server's log, played again on another server, with a verdict."""
+"""Query replay: plays the statements of a server's log on another server, and reports the differences."""

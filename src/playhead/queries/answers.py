@@ -1,4 +1,4 @@
-"""What a server answered to each statement, in a few bytes, so that the answers of two servers can be compared."""
+"""Stores a server's answer to each statement in a few bytes, so that the answers of two servers can be compared."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -10,29 +10,29 @@ _UNKNOWN = -1
 
 
 class KeepsAnswers(Protocol):
-    """Is given each statement that has its outcome."""
+    """Receives each statement that has its outcome."""
 
     def note(self, at: int, played: Played) -> None: ...
 
 
 @dataclass(slots=True)
 class Answers:
-    """The answers to the statements of a tape, by their numbers."""
+    """The answers to the statements of a tape, by statement number."""
 
     statements: int
     rows: "array[int]" = field(init=False)
     checksums: "array[int]" = field(init=False)
     sqlstates: dict[int, str] = field(default_factory=dict)
-    """Of those that failed."""
+    """SQLSTATEs of failed statements."""
     divergent: set[int] = field(default_factory=set)
-    """Those that did not do what they did on the source."""
+    """Statements with another result than on the source."""
 
     def __post_init__(self) -> None:
         self.rows = array("q", [_UNKNOWN]) * self.statements
         self.checksums = array("Q", [0]) * self.statements
 
     def note(self, at: int, played: Played) -> None:
-        """Keep an answer; without a checksum it was lost with its connection."""
+        """Store an answer; one without a checksum was lost with its connection."""
         if played.checksum is None:
             return
         self.rows[at], self.checksums[at] = played.rows, played.checksum

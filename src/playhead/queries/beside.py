@@ -1,8 +1,8 @@
-"""Compares what two servers answered to the same statements: the target, and the server of --beside.
+"""Compares the answers of two servers to the same statements: the target, and the server of --beside.
 
-Both play the whole log, one after the other, so that neither takes the other's time. Two answers are the
-same if both failed with the same SQLSTATE, or both succeeded with as many rows and the same checksum.
-The checksum is of the rows in any order.
+Both play the whole log, one after the other, so that they do not slow each other down. Two answers are equal if
+both failed with the same SQLSTATE, or both succeeded with the same number of rows and the same checksum. The
+checksum does not depend on the order of the rows.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ ROWS: Final = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a run on one server left for a comparison."""
+    """The results of a run on one server."""
 
     results: Results
     answers: Answers
     outcomes: Mapping[str, int]
-    """By their names, from the ledger."""
+    """Counts of outcomes by name, from the ledger."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Difference:
     query: str
     what: str
     beside: str
-    """What the server of --beside answered to the first of them."""
+    """The answer of the server of --beside to the first of them."""
     target: str
     statement: str
     """The session and the line of the first of them."""
@@ -50,17 +50,17 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """What two servers answered."""
+    """The comparison of the answers of two servers."""
 
     other: Played
     compared: int = 0
     differing: int = 0
     only_beside: int = 0
-    """Those of the differing ones that did on the target what they did on the source."""
+    """Differing statements with the same result on the target as on the source."""
     unknown: int = 0
-    """Statements of which an answer is not known: an interrupted run played them, or the answer was lost."""
+    """Statements with an unknown answer: an interrupted run played them, or the answer was lost."""
     canceled: int = 0
-    """Statements that failed on the source for a reason that depends on the moment."""
+    """Statements that failed on the source for a reason that depends on timing."""
     differences: dict[tuple[int, str], Difference] = field(default_factory=dict)
 
     def first(self) -> list[Difference]:
@@ -107,7 +107,7 @@ Shown = tuple[str | None, int, int]
 
 def _shown(answers: Answers, at: int) -> Shown:
     state = answers.sqlstates.get(at)
-    # How many rows were sent before an error depends on the server's plan.
+    # The number of rows sent before an error depends on the server's query plan.
     return (state, 0, 0) if state else (None, answers.rows[at], answers.checksums[at])
 
 
@@ -126,14 +126,14 @@ def _note(found: Comparison, tape: Tape, at: int, here: Shown, there: Shown) -> 
 
 def _text(what: str, shown: Shown) -> str:
     state, rows, _ = shown
-    # Not the checksum: the values of a short answer can be found from it.
+    # Not the checksum, because the values of a short answer can be guessed from it.
     return (state or "no error") if what == SQLSTATE else f"{rows:,} rows"
 
 
 def refuse_one_server(server: Server, beside: Server, run: str) -> None:
     """Refuse two descriptions that lead to the same database of the same server.
 
-    A copy of a server has the same identifier, so a lock is taken through one and asked for through the other.
+    A copy of a server has the same identifier, so a lock is taken through one and looked up through the other.
     """
     name = f"{run} beside"
     target, other = server.control(), beside.control()
@@ -143,7 +143,7 @@ def refuse_one_server(server: Server, beside: Server, run: str) -> None:
     except InUse:
         raise Refused(
             "--to and --beside are the same database of the same server",
-            hint="--beside names a second server that was made from the same base",
+            hint="give --beside a second server that was restored from the same base",
         ) from None
     finally:
         target.close()

@@ -1,4 +1,4 @@
-"""Finds the pace that a server holds: plays the stretches of a log faster and faster until a limit breaks."""
+"""Finds the highest pace within a limit: plays the stretches of a log faster and faster until one exceeds it."""
 
 import time
 from collections.abc import Callable
@@ -25,18 +25,18 @@ _BUSY: Final = 0.9
 
 @dataclass(slots=True)
 class Capacity:
-    """The stretches that were played, and what they say."""
+    """The stretches that were played, and the result."""
 
     until: Check
     stretches: list[Stretch] = field(default_factory=list)
     ladder: Ladder = field(default_factory=Ladder)
     has_log_ended: bool = False
-    """Whether the log was at its end before the last pace could be tried."""
+    """Whether the log ended before the last pace could be tried."""
     most_connections: int = 0
 
     @property
     def held(self) -> Stretch | None:
-        """The stretch at the fastest pace that held."""
+        """The stretch with the fastest pace that held."""
         paces = {each.pace: each for each in self.stretches}
         return None if self.ladder.held is None else paces[self.ladder.held]
 
@@ -52,7 +52,7 @@ class Capacity:
             return f"NO PACE HELD: {why}, and {ending}"
         said = f"{_shown(held.pace)} held: {held.per_second:,.0f} statements/s"
         if held.failed:
-            said += f", of which {held.failed:,} in all FAILED OTHERWISE"
+            said += f", and {held.failed:,} statements FAILED OTHERWISE"
         if broke is None:
             return f"at least {said}; the log ended before the limit broke"
         ending = ", and the log ended before a pace between them was tried"
@@ -92,14 +92,14 @@ def _row(stretch: Stretch) -> dict[str, Any]:
 
 
 def line_of(stretch: Stretch) -> str:
-    """Return a stretch for a terminal."""
+    """Return the line of a stretch for a terminal."""
     times = [f"p{percent} {_ms(stretch.latency.percentile_us(percent))}" for percent in (50, 99)]
     parts = [f"{stretch.seconds:.1f} s", f"{stretch.per_second:,.0f} statements/s", *times]
     if stretch.failed:
         parts.append(f"{stretch.failed:,} FAILED OTHERWISE")
     said = f"broke: {stretch.broke}" if stretch.broke else "held"
     if stretch.broke and stretch.player_busy > _BUSY:
-        said += f" (the player used {stretch.player_busy:.0%} of a core: the limit may be its own)"
+        said += f" (the player used {stretch.player_busy:.0%} of a core and may be the bottleneck)"
     return f"  {_shown(stretch.pace):<8} {', '.join(parts)}: {said}"
 
 
@@ -124,7 +124,7 @@ class CapacityRun(QueryRun):
     say: Callable[[str], None] = field(kw_only=True)
     _cpu_s: float = 0.0
     _is_counted: bool = False
-    """Whether the statements that were not sent in time are counted."""
+    """Whether the statements that were not sent in time have been counted."""
 
     def _turns(self, player: Player, helper: Helper) -> None:
         dog = Watchdog(player, helper, self.run)
@@ -177,7 +177,7 @@ class CapacityRun(QueryRun):
 
 
 def _is_drained(player: Player, now: int) -> bool:
-    """Return whether what is left over from a stretch is answered, or waits for what is not due."""
+    """Return whether the rest of a stretch is answered, or waits for statements that are not due."""
     return not (player.queued or player.flying) or now - player.progress_ns > _STILL_NS
 
 
@@ -202,6 +202,8 @@ def measure(
         run.play()
         if is_stopped():
             count = len(capacity.stretches)
-            raise Stopped(f"{replay_id} was stopped after {count} stretches, with no pace found")
+            raise Stopped(
+                f"{replay_id} was stopped after {count} stretches, before a pace was found"
+            )
         journal.note(replay_id, DONE)
     return capacity

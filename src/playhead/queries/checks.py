@@ -1,4 +1,4 @@
-"""The checks of --fail-if: a figure of a run, compared with a number, the source, or the server of --beside."""
+"""The checks of --fail-if: compare a figure of a run with a number, the source, or the server of --beside."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Check:
     figure: str
     sign: str
     times: float | None
-    """A multiple of what the source had, or the server of --beside."""
+    """Whether the limit is a multiple of the figure of the source, or of the server of --beside."""
     limit: float
     """Microseconds for a latency, else a count."""
 

@@ -1,11 +1,11 @@
-"""Numbers of consecutive statements or rows, of which those at the beginning can be forgotten."""
+"""An array of numbers of consecutive statements or rows, whose beginning can be forgotten."""
 
 from array import array
 from collections.abc import Iterator
 
 
 class Column:
-    """An array whose positions stay what they are while its beginning is forgotten."""
+    """An array that keeps its positions when its beginning is forgotten."""
 
     __slots__ = ("_items", "_start")
 
@@ -14,7 +14,7 @@ class Column:
         self._start = 0
 
     def __len__(self) -> int:
-        """How many there were, with those that are forgotten."""
+        """Return the number of elements, including forgotten ones."""
         return self._start + len(self._items)
 
     def __getitem__(self, at: int) -> int:
@@ -28,18 +28,18 @@ class Column:
         self._items[at - self._start] = number
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate over those that are kept."""
+        """Iterate over the elements that are not forgotten."""
         return iter(self._items)
 
     def append(self, number: int) -> None:
         self._items.append(number)
 
     def extend(self, numbers: bytes) -> None:
-        """Append the bytes as numbers."""
+        """Append numbers from their bytes."""
         self._items.extend(numbers)
 
     def forget(self, before: int) -> None:
-        """Allow that those before this position are forgotten; they are when they are half of all."""
+        """Allow the elements before this position to be forgotten; this happens when they are half of all."""
         count = before - self._start
         if count * 2 > len(self._items):
             del self._items[:count]

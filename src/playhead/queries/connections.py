@@ -22,12 +22,12 @@ class Connections:
     connect: Callable[[], Link]
     most: int
     opened: Callable[[Session], None]
-    """Called for a session whose connection is open."""
+    """Callback for a session whose connection is open."""
     failed: Callable[[Session, LinkLost], None]
     most_seen: int = 0
     open: int = 0
     waiting: deque[Session] = field(default_factory=deque)
-    """Sessions that wait until others close their connection."""
+    """Sessions that wait for a connection of another session to close."""
     by_backend: dict[int, Session] = field(default_factory=dict)
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _timers: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Connections:
     # --- opening and closing
 
     def ask(self, session: Session) -> None:
-        """Open a connection for a session, at once or when one is closed."""
+        """Open a connection for a session, at once or when another is closed."""
         if self.open >= self.most:
             session.doing = Doing.WAITING
             self.waiting.append(session)
@@ -69,7 +69,7 @@ class Connections:
             self.watch(session, _BOTH if link.wants_to_write else selectors.EVENT_READ)
 
     def close(self, session: Session) -> int:
-        """Close a session's connection; return the process that served it, 0 for none."""
+        """Close a session's connection; return the server's process id, 0 for none."""
         link, session.link = session.link, None
         if link is None:
             return 0
@@ -108,18 +108,18 @@ class Connections:
             self._selector.modify(descriptor, events, session)
 
     def watch_writing(self, session: Session, *, is_wanted: bool) -> None:
-        """Wait until more can be written, or no longer."""
+        """Start or stop waiting until more can be written."""
         if is_wanted != session.is_writing:
             session.is_writing = is_wanted
             self.watch(session, _BOTH if is_wanted else selectors.EVENT_READ)
 
     def later(self, at_ns: int, call: Callable[[], None]) -> None:
-        """Call this at a time."""
+        """Schedule a call."""
         self._timer += 1
         heapq.heappush(self._timers, (at_ns, self._timer, call))
 
     def wait(self, patience_s: float) -> list[Session]:
-        """Return the sessions that can go on; call what is due."""
+        """Return the sessions that are ready; make the calls that are due."""
         if self._timers:
             patience_s = min(patience_s, (self._timers[0][0] - time.monotonic_ns()) / 1e9)
         found = self._selector.select(max(0.0, patience_s))

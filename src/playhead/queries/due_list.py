@@ -1,4 +1,4 @@
-"""Says which statement is due next, and when, by the pace."""
+"""Calculates which statement is due next and when, from the pace."""
 
 import time
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from playhead.schedule import Schedule
 class DueList:
     """The statements without an outcome, in the order in which they are due.
 
-    The first one is due at once, also in a run that continues: what has its outcome takes no time.
+    The first one is due at once, also in a resumed run: statements with an outcome take no time.
     """
 
     def __init__(self, tape: Tape, pace: Pace, outcomes: Column) -> None:
@@ -22,15 +22,15 @@ class DueList:
         self._schedule: Schedule | None = None
         self._ordinal = 0
         self._latest_us = self._cut_us = 0
-        """In the log's time: when the latest statement was due, and how much of its silences is left out."""
+        """In the log's time: when the latest statement was due, and the length of the skipped pauses."""
         self._empty_since_ns: int | None = None
         self.start_ns = time.monotonic_ns()
         self.next: int | None = None
-        """The next statement; None if there is no other."""
+        """The next statement; None if there is none."""
         self.next_due_ns = 0
 
     def add(self, statements: Iterable[int]) -> None:
-        """Add those of the statements that have no outcome; a session's never change their order."""
+        """Add the statements without an outcome; the order within a session is kept."""
         added = [(self._tape.due_us[at], at) for at in statements if not self._outcomes[at]]
         if not self._waiting:
             heapify(added)
@@ -43,7 +43,7 @@ class DueList:
             self._draw()
 
     def _put_off(self) -> None:
-        """Do not catch up, at a rate, on a time in which there was nothing to play."""
+        """For a pace that is a rate, do not catch up on a time without statements."""
         since, self._empty_since_ns = self._empty_since_ns, None
         if self._schedule is not None and since is not None and self._rule.per_second is not None:
             self._schedule.put_off(time.monotonic_ns() - since)
@@ -54,14 +54,14 @@ class DueList:
     def take(self) -> tuple[int, int]:
         """Return the next statement and when it is due."""
         if self.next is None:
-            raise ValueError("DueList.take: there is no other statement")
+            raise ValueError("DueList.take: there is no next statement")
         taken = self.next, self.next_due_ns
         self._draw()
         return taken
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether a statement is due in the future."""
+        """Return whether the next statement is due in the future."""
         return self.next is not None and self.next_due_ns > time.monotonic_ns()
 
     def _drawn(self) -> int | None:
@@ -75,7 +75,7 @@ class DueList:
             self.next_due_ns = self.start_ns + self._scheduled(self._tape.due_us[self.next])
 
     def _scheduled(self, due_us: int) -> int:
-        """Return when the next statement is due, after the start."""
+        """Return when the next statement is due, relative to the start."""
         if self._schedule is None:
             self._schedule = self._rule.schedule(first_ms=due_us // 1_000)
             self._latest_us = due_us

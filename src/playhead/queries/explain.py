@@ -1,7 +1,7 @@
-"""The plans of the queries that became slowest, on the target and on the server of --beside.
+"""Gets the query plans of the slowest queries, from the target and from the server of --beside.
 
-Without --literals, a query is planned with parameters in the place of its values, because a plan shows the
-values of its conditions.
+Without --literals, the query is planned with parameters in place of its values, because a query plan contains
+the values of its conditions.
 """
 
 from typing import Any, Final
@@ -16,14 +16,16 @@ from playhead.querylog.statement import Act
 from playhead.server import Explainer, NotExplained, Server
 
 _PLAIN: Final = frozenset(("SelectStmt", "InsertStmt", "UpdateStmt", "DeleteStmt"))
-_NOT_PLAIN: Final = "not explained: it is not one plain SELECT, INSERT, UPDATE or DELETE"
-_TOO_OLD: Final = "not explained: before version 16, a plan shows the values of its statement; --literals allows it"
+_NOT_PLAIN: Final = "not explained: the text is not a single SELECT, INSERT, UPDATE or DELETE"
+_TOO_OLD: Final = (
+    "not explained: before version 16, a query plan contains values; add --literals to allow it"
+)
 
 
 def plans_of(
     outcome: QueryOutcome, server: Server, beside: Server | None, *, has_literals: bool = False
 ) -> list[dict[str, Any]]:
-    """Return, for each of the slowest queries, its plan on each server, or why there is none."""
+    """Return, for each of the slowest queries, its query plan on each server, or the reason why there is none."""
     rows = slower(outcome)
     servers = {"target": server} | ({"beside": beside} if beside else {})
     found = [{"query": row["query"], "slower": row["slower"]} for row in rows]

@@ -1,4 +1,4 @@
-"""Decides which statements of a log are played, and why others are not."""
+"""Decides which statements of a log are played, and gives the reason for others."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ OUTSIDE = {
     "alter-system": "ALTER SYSTEM changes the whole server",
     "role": "roles belong to the whole server",
     "database": "databases and tablespaces belong to the whole server",
-    "elsewhere": "it reaches beyond the database: dblink, subscriptions, foreign servers, the server's files",
+    "elsewhere": "they act beyond the database: dblink, subscriptions, foreign servers, the server's files",
     "copy-elsewhere": "COPY to or from a file or a program of the server",
 }
 FILTERS = {
@@ -26,8 +26,8 @@ FILTERS = {
 }
 IN_PART = {
     CUT: "their transaction began before the log or the span",
-    LEDGER: "they change the ledger of replays itself",
-    UNCLEAR: "it is not certain how many statements the text has",
+    LEDGER: "they change the ledger of replays",
+    UNCLEAR: "the number of statements in the text is uncertain",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}
@@ -44,12 +44,12 @@ class Filters:
     from_us: int | None = None
     to_us: int | None = None
     allowed: frozenset[str] = frozenset()
-    """What may be done outside of the database, by the words of `OUTSIDE`."""
+    """What statements may do outside of the database, by the words of `OUTSIDE`."""
 
     def reason(self, statement: Statement, sql: SqlText, *, is_inside: bool = False) -> str:
-        """Return why it is not played: a word of `REASONS`; empty if it is.
+        """Return why a statement is not played: a word of `REASONS`; empty if it is played.
 
-        A transaction is played as a whole or not at all: `is_inside` one that is played, only the statement counts.
+        A transaction is played as a whole or not at all. If `is_inside` one that is played, only the statement counts.
         """
         return ("" if is_inside else self._left_out(statement)) or self._refused(statement, sql)
 
@@ -73,7 +73,7 @@ class Filters:
         for outside in (sql.outside, known.reaches):
             if outside is not None and outside not in self.allowed:
                 return outside
-        # Then one of the two does not see a statement that the server would run.
+        # The two checks disagree, so one of them may miss a statement that the server would run.
         if known.is_understood and not sql.has_escapes and len(known.kinds) != len(sql.parts):
             return UNCLEAR
         return "filter-select" if self.skip_selects and parsed.is_select_only(statement.sql) else ""

@@ -26,13 +26,13 @@ from playhead.source import TopicPartition
 
 @dataclass(slots=True)
 class FollowingRun(QueryRun):
-    """A run that reads on while it plays. After each loss of the server it reads from the beginning again."""
+    """A run that reads new rows while it plays. After each loss of the server, it reads from the beginning again."""
 
     query_rules: QueryRules = field(kw_only=True)
     open: Callable[[], tuple[Log, TapeWriter]] = field(kw_only=True)
     say: Callable[[str], None] = field(kw_only=True)
     planned: Mapping[TopicPartition, int] = field(kw_only=True)
-    """For each partition, the offset with which the plan begins."""
+    """The first offset of the plan for each partition."""
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     _following: Following | None = None
     _away: str = ""
@@ -40,7 +40,7 @@ class FollowingRun(QueryRun):
     def _player(self, earlier: Earlier) -> Player:
         self.log, writer = self.open()
         self.tape = writer.tape
-        # Nothing is on the new tape: an entry must not say that it was.
+        # The new tape is empty, so no entry may cover its rows yet.
         self.starts, self.ends, self._ended = dict(self.planned), {}, []
         settling = Settling(self.tape, self.log, self.results)
         player = Player(settling, self.rules, earlier, is_growing=True)
@@ -67,7 +67,7 @@ class FollowingRun(QueryRun):
         self, starts: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
     ) -> None:
         for place, end in positions.items():
-            self.starts.setdefault(place, starts[place])  # A partition may be new.
+            self.starts.setdefault(place, starts[place])  # The partition may be new.
             self.written.setdefault(place, starts[place])
             self.ends[place] = end
 
@@ -78,7 +78,7 @@ class FollowingRun(QueryRun):
         if away != self._away:
             self._away = away
             self.say(
-                f"the log cannot be read; trying again: {away}" if away else "reading the log again"
+                f"the log cannot be read, retrying: {away}" if away else "reading the log again"
             )
 
 
@@ -89,7 +89,7 @@ def follow(
     say: Callable[[str], None] = lambda _: None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> QueryOutcome:
-    """Play the rows of the plan and those that are added, until a stop; return what came of those in the ledger."""
+    """Play the rows of the plan and new rows until a stop; return the outcome of the rows in the ledger."""
     plan, journal = made.plan, made.journal
     with made.begun(consent) as facts:
 
@@ -115,7 +115,7 @@ def follow(
 def _up_to(
     plan: Plan, starts: Mapping[TopicPartition, int], written: Mapping[TopicPartition, int]
 ) -> Plan:
-    """Return the plan of what a run that was stopped has covered: in each partition, what the ledger has."""
+    """Return the plan reduced to the offsets that the ledger has in each partition."""
     planned = {each.place: each for each in plan.partitions}
     partitions = []
     for place, start in sorted(starts.items()):

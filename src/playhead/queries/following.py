@@ -1,9 +1,9 @@
-"""Adds to a tape what is known of a log that grows, and says which statements can be played.
+"""Adds the rows of a growing log to a tape, and decides which statements can be played.
 
-The log tells a moment late what happened: a COMMIT is written after its locks are released, the duration
-of a statement after its end. So a statement is numbered, and may be played, when the log is known for a
-second beyond its row. If not all statements have durations in the log, one whose end it does not show is
-taken as ended when the log is known for a second beyond its beginning.
+The log is late: a COMMIT is written after its locks are released, a duration after the end of its statement. So a
+statement is numbered, and can be played, when the log has been read for a second beyond its row. If not all
+statements have durations, a statement without a known end counts as ended when the log has been read for a second
+beyond its beginning.
 """
 
 import time
@@ -21,18 +21,18 @@ from playhead.source import TopicPartition
 
 _BEYOND_US: Final = 1_000_000
 _LONGEST_US: Final = 60_000_000
-"""How long the end of a statement is waited for in a log with durations."""
+"""Time limit to wait for the end of a statement in a log with durations."""
 _BEYOND_NS: Final = 3_000_000_000
-"""As `_BEYOND_US`, by the time of this machine: the source's clock may have been set back."""
+"""Like `_BEYOND_US`, but in the time of this machine, because the source's clock may have been set back."""
 _ROWS_AT_ONCE: Final = 100
 _MOST_AHEAD: Final = 50_000
-"""Statements without an outcome for which no more rows are read."""
+"""Number of statements without an outcome at which reading pauses."""
 _LOOK_EVERY_NS: Final = 50_000_000
 
 
 @dataclass(slots=True)
 class Following:
-    """The log of a run that follows, between the thread that reads and the player."""
+    """The log of a following run, between the reading thread and the player."""
 
     log: Log
     writer: TapeWriter
@@ -40,24 +40,24 @@ class Following:
     thread: RowThread
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
-    """For each partition, the offsets from and up to which its rows are on the tape."""
+    """For each partition, the first and the end offset of its rows on the tape."""
     away: str = ""
-    """Why the log cannot be read now; empty if it can."""
+    """Why the log cannot be read at the moment; empty if it can."""
     _rows: deque[Row] = field(default_factory=deque)
     _read: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The positions behind the rows that wait here."""
+    """The positions after the rows that wait here."""
     _is_end: bool = False
     _known: deque[tuple[int, int, int]] = field(default_factory=deque)
-    """Of some rows, when they were written, when they were read, and how many rows there were up to them."""
+    """Samples of rows: when they were written, when they were read, and the number of rows up to them."""
     _noted: int = 0
     _sealed_to: int = 0
     _last_row_ns: int = 0
     _heard_ns: int = 0
-    """When the thread last gave rows, or said that there are none."""
+    """When the thread last returned rows, or reported that there are none."""
     _looked_ns: int = 0
 
     def take(self) -> None:
-        """Read some rows of what has come; give the player what can be played."""
+        """Read some of the new rows; pass the statements that can be played to the player."""
         self._refill()
         now = time.monotonic_ns()
         if not self._rows and now - self._looked_ns < _LOOK_EVERY_NS:
@@ -94,7 +94,7 @@ class Following:
             self._is_end, self.away = found.is_end, found.away
 
     def _log_us(self) -> int:
-        """Return up to when the log is known: its time passes in silence too if nothing more can be read."""
+        """Return the time up to which the log is known; it advances without rows too if no more can be read."""
         if self._rows or not self._is_end:
             return self.log.time_us
         return self.log.time_us + max(0, self._heard_ns - self._last_row_ns) // 1_000
@@ -105,7 +105,7 @@ class Following:
             self._known.append((self.log.time_us, now, len(self.log)))
 
     def _horizon(self, log_us: int) -> int:
-        """Return the place before which nothing more gets ready."""
+        """Return the place before which no further statement becomes ready."""
         while self._known:
             written_us, read_ns, rows = self._known[0]
             if written_us >= log_us - _BEYOND_US and read_ns >= self._heard_ns - _BEYOND_NS:
@@ -117,7 +117,7 @@ class Following:
 
     def _add(self, statements: list[Statement]) -> None:
         settling = self.player.settling
-        # A row can show that something before it has ended whose rows are counted already.
+        # A row can show the end of an earlier act whose rows are counted already.
         counted, last = settling.known_to, len(self.log) - 1
         self.writer.add(
             (each if each.place >= counted else replace(each, place=last) for each in statements),

@@ -1,20 +1,20 @@
-"""The gate: which transactions must have ended before a statement may be played.
+"""The gate: determines which transactions must have ended before a statement may be played.
 
 A server releases a transaction's locks before it logs the COMMIT, so a statement that waited for a lock
-can be logged before the COMMIT that let it go. To wait for commits that were logged earlier therefore
-hangs. Transactions are numbered by readiness instead: by the row that shows the last statement before
-their end done. A statement needs every transaction that was ready before its own row. If such a
-transaction was still open then, both held their locks at the same time, and it can end first without the
-statement; if it had ended, waiting for it repeats what the source did.
+can be logged before the COMMIT that released it. Waiting for commits that were logged earlier would therefore
+hang. Transactions are numbered by readiness instead: by the row that shows the end of the last statement before
+their end. A statement needs every transaction that was ready before its own row. If such a transaction was
+still open then, both held their locks at the same time, and it can end first without the statement; if it had
+ended, waiting for it repeats the order of the source.
 
 A statement inside a transaction must not see what was committed after it: `INSERT ... SELECT` would write
 other rows than on the source. So each end of a transaction waits for the statements of other transactions
 that were done before it began. A COMMIT begins some time after its transaction was ready, while its client
 thinks; statements that were done in that time did not see it, and do not need it.
 
-In a log that grows, a statement has its need when the log is known for a while beyond its row. What it
-waited for had ended before, and is logged by then. A transaction that stays open has its number later: what
-it kept waiting comes later still.
+In a growing log, the need of a statement is known when the log has been read for a while beyond its row: the
+transactions it waited for had ended before, and are logged by then. A transaction that stays open gets its number
+later, and statements that waited for it come later still.
 """
 
 from bisect import bisect_left
@@ -28,19 +28,19 @@ Order = Literal["session", "commit", "strict"]
 ORDERS: tuple[Order, ...] = ("session", "commit", "strict")
 UNNUMBERED: Final = -1
 FIRST_INSIDE: Final = -2
-"""The number of the first statement inside a transaction; those of the next ones are lower."""
+"""The number of the first statement inside a transaction; later statements have lower numbers."""
 _BEFORE_THE_LOG: Final = -1
 _NEVER: Final = (1 << 62) - 1
 _ROWS_BACK: Final = 1_000
 
 
 class Role(Enum):
-    """What a statement means to transactions."""
+    """The role of a statement in transactions."""
 
     FREE = "free"
     """It waits for nothing: a connection, a disconnection outside of a transaction, a cancel."""
     READ = "read"
-    """It is alone and changes nothing."""
+    """It is outside of transactions and changes nothing."""
     BODY = "body"
     """It belongs to a transaction and does not end it."""
     END = "end"
@@ -54,12 +54,12 @@ ROLE_NUMBER: Final = {role: number for number, role in enumerate(ROLES)}
 
 
 class Numbering:
-    """Collects the statements of a log, of each session in its order, and numbers its transactions."""
+    """Collects the statements of a log, in the order of each session, and numbers the transactions."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self.needs = Column()
-        """For each statement, the count of first numbers that must have been released."""
+        """For each statement, how many of the first numbers must have been released."""
         self.numbers = Column()
         """The number that the statement releases when it is done; `UNNUMBERED` if it has none."""
         self.awaits = Column()
@@ -71,7 +71,7 @@ class Numbering:
         """For each statement, twice the place at which it is ready, and one more if others at this place go first."""
         self._roles = Column("B")
         self._added: list[int] = []
-        """The statements that are not sealed."""
+        """The statements without a final need and number."""
         self._last_done: dict[int, int] = {}
         self._rows_inside: deque[int] = deque(maxlen=_ROWS_BACK)
         """The rows of the last statements that have a number inside."""
@@ -116,7 +116,7 @@ class Numbering:
         self._last_done.pop(session, None)
 
     def seal(self, before: int | None = None) -> list[int]:
-        """Give needs and numbers to what was ready before this place, by default to everything; return it."""
+        """Give needs and numbers to the statements that were ready before this place (default: all); return them."""
         self._added.sort(key=self._keys.__getitem__)
         count = len(self._added)
         if before is not None and self._order != "session":
@@ -143,7 +143,7 @@ class Numbering:
     def _inside_before(self, at: int, role: Role) -> int:
         if role is Role.END or self._order == "strict":
             return self.inside
-        # A write is numbered by its end; what was done while it ran may have waited for its lock.
+        # A write is numbered by its end; statements that ended while it ran may have waited for its lock.
         count = self.inside
         for row in reversed(self._rows_inside):
             if row <= self.awaits[at]:
@@ -162,11 +162,11 @@ class LowWater:
 
     def __init__(self) -> None:
         self._released: set[int] = set()
-        """Those behind the first one that is not."""
+        """Released numbers after the first one that is not released."""
         self.low = 0
 
     def release(self, number: int) -> bool:
-        """Note that a number's statement is done; return whether the low-water rose."""
+        """Release a number; return whether the low-water mark rose."""
         if number < self.low:
             return False
         self._released.add(number)

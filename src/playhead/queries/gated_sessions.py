@@ -1,4 +1,4 @@
-"""The sessions of a tape, what of them has its outcome already, and the gate at which the others wait."""
+"""The sessions of a tape, their statements with an outcome, and the gate at which others wait."""
 
 import heapq
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from playhead.querylog.statement import Act
 
 
 class GatedSessions(Talk):
-    """The part of a player that knows which statements there are, and which of them may go."""
+    """The part of a player that tracks the statements, and decides which may be played."""
 
     def __init__(self, settling: Settling, rules: PlayRules, earlier: Earlier) -> None:
         super().__init__(settling.tape, rules)
@@ -24,7 +24,7 @@ class GatedSessions(Talk):
         self.water = LowWater()
         """The transactions that have ended."""
         self.inside = LowWater()
-        """The statements inside transactions that are done."""
+        """The statements inside transactions that have ended."""
         self.owners: dict[int, int] = {}
         """The session of each number that is not released."""
         self.first_us: int | None = None
@@ -32,10 +32,10 @@ class GatedSessions(Talk):
         self._earlier = earlier
         self._gate: list[tuple[int, int]] = []
         self._ends: list[tuple[int, int]] = []
-        """The ends that wait for statements inside other transactions."""
+        """The ends of transactions that wait for statements inside other transactions."""
 
     def extend(self, statements: Sequence[int]) -> None:
-        """Take statements of the tape, in its order; some have their outcome before anything is played."""
+        """Add statements of the tape, in order; some have an outcome from an earlier run."""
         tape = self.tape
         if self.first_us is None:
             self.first_us = min(map(tape.due_us.__getitem__, statements), default=None)
@@ -44,7 +44,9 @@ class GatedSessions(Talk):
             session.last_place = max(session.last_place, tape.places[at])
             outcome = self.settling.outcome_before(at, self._earlier)
             if outcome is None:
-                if session.is_sticky and session.link is None:  # An earlier run has left something.
+                if (
+                    session.is_sticky and session.link is None
+                ):  # An earlier run has left state in it.
                     self.results.state_lost += 1
                     session.is_sticky = False
                 session.left += 1
@@ -52,7 +54,7 @@ class GatedSessions(Talk):
                 continue
             step = tape.step(at)
             session.is_over |= step.act is Act.DISCONNECT
-            # What was not played has left nothing in its session.
+            # A statement that was not played has left no state in its session.
             if outcome is Outcome.EARLIER and not tape.reasons[at]:
                 session.note_earlier(step, tape.role(at))
             self.settling.skip(at, outcome)
@@ -66,7 +68,7 @@ class GatedSessions(Talk):
         return session
 
     def forget(self) -> list[str]:
-        """Forget what was given to the ledger; return the sessions that have ended, and are there whole."""
+        """Forget statements in the ledger; return the ended sessions that are completely in it."""
         self.settling.forget()
         ended = [
             each
@@ -89,7 +91,7 @@ class GatedSessions(Talk):
         heapq.heappush(self._ends, (awaits, session.number))
 
     def release(self, number: int) -> None:
-        """Let those pass that wait for this number, whether its statement is done or not."""
+        """Release a number, and let the sessions pass that wait for it."""
         self.owners.pop(number, None)
         if number <= FIRST_INSIDE:
             if self.inside.release(FIRST_INSIDE - number):
@@ -98,7 +100,7 @@ class GatedSessions(Talk):
             self._open_gate()
 
     def first_number(self) -> int:
-        """Return the number that everything waits for."""
+        """Return the first number that is not released, for which all others wait."""
         owner = self.owners.get(self.water.low)
         is_waiting = owner is not None and self.sessions[owner].awaits > self.inside.low
         return FIRST_INSIDE - self.inside.low if is_waiting else self.water.low

@@ -1,4 +1,4 @@
-"""Asks the server things of our own in a thread of its own, so that the loop never waits for an answer."""
+"""Runs control queries in a separate thread, so that the player's loop never waits for an answer."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, nothing from elsewhere, light and dark."""
+"""Renders the report as one HTML page without scripts and external files, in light and dark mode."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -26,9 +26,9 @@ _MOST_BARS = 12
 _LABEL_LETTERS: Final = 38
 _PERCENTS: Final = (50, 95, 99)
 _MEANS: Final = {
-    "then": "then, on the source",
+    "then": "then (on the source)",
     "beside": "the server of --beside",
-    "now": "now, on the target",
+    "now": "now (on the target)",
 }
 _COLOURS: Final = {"then": "grey", "beside": "orange", "now": "blue"}
 
@@ -103,10 +103,10 @@ def _beside(beside: Mapping[str, Any]) -> list[str]:
 
 
 def _plans(row: Mapping[str, Any]) -> list[str]:
-    """Show the plans of a query that became slower."""
+    """Return the query plans of a query that became slower."""
     shown = [(name, row[name]) for name in ("beside", "target") if name in row]
     return [
-        f"<h2>Plan of what became {row['slower']} times slower</h2>",
+        f"<h2>Query plan, {row['slower']} times slower</h2>",
         f"<p><code>{escape(row['query'])}</code></p>",
         *(f"<h3>{name}</h3><pre>{escape(plan)}</pre>" for name, plan in shown),
     ]

@@ -19,10 +19,10 @@ from playhead.source import Source, TopicPartition
 
 
 class Row(NamedTuple):
-    """A row of the log, as its source has it."""
+    """A row of the log, as read from its source."""
 
     at: int
-    """Its place in the server's files, which orders the rows of all partitions; without one, its offset."""
+    """Its place in the server's files, which orders the rows of all partitions; its offset if it has no place."""
     partition: TopicPartition
     offset: int
     value: bytes
@@ -43,20 +43,20 @@ class Log:
     part_of: Column = field(default_factory=lambda: Column("H"))
     offset_of: Column = field(default_factory=Column)
     misplaced: int = 0
-    """Rows behind others that the server wrote later: two shippers, or a topic that something else wrote."""
+    """Rows after others that the server wrote later: two shippers, or another writer to the topic."""
     time_us: int = 0
     """The time of the latest row."""
     _last_at: int = -1
     _unplaced: set[TopicPartition] = field(default_factory=set)
-    """The partitions with rows that do not say their place."""
+    """The partitions with rows that have no place."""
 
     @property
     def has_order(self) -> bool:
-        """Whether the order between the rows of all partitions is known."""
+        """Return whether the order between the rows of all partitions is known."""
         return len(self.parts) < 2 or not self._unplaced
 
     def __len__(self) -> int:
-        """How many rows were read, also those that are forgotten."""
+        """Return how many rows were read, including forgotten ones."""
         return len(self.part_of)
 
     def statements(self) -> Iterator[Statement]:

@@ -1,4 +1,4 @@
-"""One log file that grows: read from where an earlier process stopped, and recognised by its first row."""
+"""Reads one growing log file from the position of an earlier process, and recognises it by its first row."""
 
 import gzip
 import hashlib
@@ -19,7 +19,7 @@ from playhead.querylog.stderr_prefix import prefix_among
 _BEGINNING: Final = 1 << 16
 _AT_ONCE: Final = 1 << 20
 _QUIET_S: Final = 0.25
-"""A server writes a row of stderr in one piece: what follows after this time is the next row."""
+"""A server writes a row of stderr at once: bytes after this time belong to the next row."""
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -30,33 +30,33 @@ class UnreadableFile(PlayheadError):
         self.path, self.reason = path, reason
         super().__init__(
             f"{path} cannot be read: {reason}",
-            hint="a server's logs belong to its user; log_file_mode = 0640 lets its group read them",
+            hint="let the server's group read its logs: set log_file_mode = 0640",
         )
 
 
 class ContentChanged(Exception):
-    """The file has another log now: it was truncated, or something was put in its place."""
+    """The file contains another log now: it was truncated or replaced."""
 
 
 @dataclass(slots=True)
 class LogFile:
-    """A log, and the file that has it now. `position` is behind the last row that was given out."""
+    """A log, and the file that contains it. `position` is the byte after the last returned row."""
 
     path: Path
     beginning: bytes
-    """Up to the end of its first row that is understood."""
+    """The bytes up to the end of its first row that can be parsed."""
     stream: BinaryIO | None
     """None while it is closed."""
     is_packed: bool
     prefix: str
     sequence: int = -1
-    """Its number among the logs, in their order."""
+    """Its number in the order of the logs."""
     position: int = 0
     time_us: int = 0
     is_done: bool = False
-    """It was read to its end, and its file has not changed since."""
+    """Whether it was read to its end, and its file has not changed since."""
     is_gone: bool = False
-    """No file has it any more."""
+    """Whether no file contains it any more."""
     _cutter: RowCutter = field(init=False)
     _grew_at: float = 0.0
 
@@ -65,28 +65,28 @@ class LogFile:
 
     @property
     def identity(self) -> str:
-        """What it is known by, whatever the name and the inode of its file are."""
+        """The identity of the log, independent of the name and inode of its file."""
         return hashlib.sha256(self.beginning).hexdigest()[:32]
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a row that is not complete."""
+        """Number of bytes of the incomplete row."""
         return self._cutter.held_bytes
 
     def go_to(self, position: int) -> None:
-        """Go on at this byte, where a row begins."""
+        """Continue at this byte, the beginning of a row."""
         self.position, self.is_done = position, False
         self._cutter = cutter_of(form_of(self.beginning), self.prefix)
 
     def move_to(self, other: "LogFile") -> None:
-        """Go on in another file with the same log."""
+        """Continue in another file with the same log."""
         self.close()
         self.path, self.stream, self.is_packed = other.path, other.stream, other.is_packed
         self.is_gone = False
         self.go_to(self.position)
 
     def is_in(self, other: "LogFile") -> bool:
-        """Whether both are open in the same file."""
+        """Return whether both have the same file open."""
         return self._inode() == other._inode() is not None
 
     def _inode(self) -> tuple[int, int] | None:
@@ -96,26 +96,26 @@ class LogFile:
         return state.st_dev, state.st_ino
 
     def size(self) -> int:
-        """How many bytes its file has, which is packed or not; 0 while it is closed."""
+        """Return the size of its file, compressed or not; 0 while it is closed."""
         return 0 if self.stream is None else os.fstat(self.stream.fileno()).st_size
 
     def unread_bytes(self) -> int:
-        """How many bytes follow; of a packed file this is not known."""
+        """Return how many bytes are unread; 0 for a compressed file, where this is unknown."""
         return 0 if self.is_packed else max(0, self.size() - self._read_to())
 
     def _read_to(self) -> int:
         return self.position + self._cutter.held_bytes
 
     def is_fresh(self, within_s: float) -> bool:
-        """Whether it grew a moment ago."""
+        """Return whether it grew within this time."""
         return time.monotonic() - self._grew_at < within_s
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come for so long that a row of stderr is complete."""
+        """Return whether it has not grown for long enough that a row of stderr is complete."""
         return not self.is_fresh(_QUIET_S)
 
     def read(self) -> list[LocatedRow]:
-        """Return rows that are complete and were not read; raises `ContentChanged`."""
+        """Return complete rows that were not read yet; raises `ContentChanged`."""
         data = self._unpacked() if self.is_packed else self._bytes()
         if data:
             self._grew_at = time.monotonic()
@@ -133,7 +133,7 @@ class LogFile:
     def _bytes(self) -> bytes:
         number = cast(BinaryIO, self.stream).fileno()
         data = os.pread(number, _AT_ONCE, self._read_to())
-        # Looked at after the reading: bytes of another log are never there before its beginning.
+        # Checked after reading: the bytes of another log are never present before its beginning.
         is_same = os.pread(number, len(self.beginning), 0) == self.beginning
         if not is_same or self.size() < self._read_to():
             raise ContentChanged
@@ -146,7 +146,7 @@ class LogFile:
                 stream.seek(self._read_to())
             return stream.read(_AT_ONCE)
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
-            raise UnreadableFile(self.path, f"its gzip is broken: {exc}") from None
+            raise UnreadableFile(self.path, f"its gzip data is damaged: {exc}") from None
 
     def close(self) -> None:
         if self.stream is not None:
@@ -155,7 +155,7 @@ class LogFile:
 
 
 def open_log(path: Path, prefixes: tuple[str, ...]) -> LogFile | None:
-    """Open a log; None if there is no file, or no row yet by which the log would be known again."""
+    """Open a log; None if there is no file, or no row yet by which the log could be recognised."""
     try:
         plain = path.open("rb", buffering=0)
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def open_log(path: Path, prefixes: tuple[str, ...]) -> LogFile | None:
 
 def _unpacking(plain: FileIO) -> gzip.GzipFile:
     packed = gzip.GzipFile(fileobj=plain)
-    # So that closing it closes the file.
+    # GzipFile then closes the file too.
     packed.myfileobj = plain
     return packed
 

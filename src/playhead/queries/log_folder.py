@@ -1,4 +1,4 @@
-"""The logs that a pattern matches, in their order, while files come, grow, are renamed and are truncated."""
+"""Follows the logs that match a pattern, in order, while files are created, grow, and are renamed or truncated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from playhead.queries.log_file import ContentChanged, LogFile, UnreadableFile, o
 from playhead.querylog.located import LocatedRow
 
 _MOST_OPEN: Final = 64
-"""Files that are kept open, so that their rest can be read when they are renamed or deleted."""
+"""Number of files that are kept open, so that their rest can be read after a rename or deletion."""
 _BEGINNING: Final = 1 << 16
 _JUST_NOW_S: Final = 2.0
 
 
 class KeptLog(NamedTuple):
-    """What an earlier run has left of a log: its number, and behind which byte it stopped."""
+    """The state of a log from an earlier run: its number, and the position after its last shipped row."""
 
     sequence: int
     position: int
@@ -28,27 +28,27 @@ Step = list[tuple[LogFile, list[LocatedRow]]]
 
 @dataclass(slots=True)
 class LogFolder:
-    """All logs of one pattern. Rows come in the order of the logs, so that those of a session stay in theirs."""
+    """All logs of one pattern. Rows are returned in the order of the logs, so that each session's order is kept."""
 
     pattern: str
     prefixes: tuple[str, ...]
     kept: Mapping[str, KeptLog]
     say: Callable[[str], None]
     logs: list[LogFile] = field(default_factory=list)
-    """In their order."""
+    """The logs, in order."""
     unknown: set[Path] = field(default_factory=set)
-    """Files that are not empty, and have no row that is understood."""
+    """Non-empty files without a row that can be parsed."""
     unreadable: dict[Path, UnreadableFile] = field(default_factory=dict)
     maybe_lost: int = 0
-    """Logs that were truncated or deleted before it was sure that they were read to their end."""
+    """Logs that were truncated or deleted, and may not have been read to their end."""
     _known: dict[str, LogFile] = field(default_factory=dict)
     _stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict)
-    """What each file was like when it was looked at."""
+    """The state of each file at the last scan."""
 
     def look(self) -> None:
-        """Find files that are new or have changed."""
+        """Scan for new and changed files."""
         new = []
-        # Not Path.glob, which wants a pattern without a root.
+        # Path.glob does not accept an absolute pattern.
         for path in map(Path, glob(self.pattern, recursive=True)):  # noqa: PTH207
             log = self._opened(path)
             if log is None:
@@ -61,7 +61,7 @@ class LogFolder:
             if len(new) > _MOST_OPEN:
                 log.close()
         for log in sorted(new, key=attrgetter("time_us", "path")):
-            if log.identity in self._known:  # A copy of another new one.
+            if log.identity in self._known:  # A copy of another new file.
                 log.close()
             else:
                 self._add(log)
@@ -87,7 +87,7 @@ class LogFolder:
         if log is not None:
             self.unknown.discard(path)
         elif path not in self.unknown and _has_a_line(path):
-            self.say(f"{path} has no row of a log that is understood yet")
+            self.say(f"{path} contains no row of a log that can be parsed yet")
             self.unknown.add(path)
         return log
 
@@ -109,11 +109,11 @@ class LogFolder:
                 log.is_done = True
 
     def step(self) -> Step:
-        """Return the next rows of the first log that has some, behind what is new in the logs before it."""
+        """Return the next rows of the first log that has some, after new rows of earlier logs."""
         for index, log in enumerate(self.logs):
             rows = self._rows_of(log)
             if rows:
-                # A server writes to one log after the other: what it wrote before these rows is there now.
+                # A server writes to one log after the other, so earlier logs are complete up to these rows.
                 return [*self._rest_of(self.logs[:index]), (log, rows)]
         return []
 
@@ -129,7 +129,7 @@ class LogFolder:
             return []
         try:
             rows = log.read()
-            # A row may be longer than what is read at once.
+            # A row may be longer than one read.
             while not rows and (log.unread_bytes() or (log.is_packed and not log.is_done)):
                 rows = log.read()
             return rows
@@ -149,23 +149,23 @@ class LogFolder:
         return False
 
     def _gone(self, log: LogFile) -> None:
-        """Its file has another log now. Another file may have it: a copy that was made before."""
+        """Handle a log whose file contains another log now. Another file may contain it, such as an earlier copy."""
         if log.held_bytes or log.stream is None or log.is_fresh(_JUST_NOW_S):
             self.maybe_lost += 1
             self.say(
-                f"{log.path} was truncated or replaced while it was read: rows behind byte "
-                f"{log.position:,} of the log before are lost, unless another file has them"
+                f"{log.path} was truncated or replaced while it was read: rows after byte "
+                f"{log.position:,} of the earlier log are lost, unless another file contains them"
             )
         log.close()
         log.is_gone = True
         self._stamps.clear()
 
     def is_settling(self) -> bool:
-        """Whether a log may have a row that is complete, as soon as it has been quiet for a moment."""
+        """Return whether a log may have a complete row as soon as it has not grown for a moment."""
         return any(log.held_bytes and not log.is_quiet() for log in self.logs)
 
     def go_back(self, positions: Mapping[str, KeptLog]) -> None:
-        """Go back to where a transaction has left each log."""
+        """Reset each log to the position of the last committed transaction."""
         for log in self.logs:
             kept = positions.get(log.identity, KeptLog(log.sequence, 0))
             if log.is_gone and kept.position < log.position:
@@ -181,7 +181,7 @@ class LogFolder:
 
 
 def _take(known: LogFile, log: LogFile) -> None:
-    """A file with a log that is known: it has grown, or was renamed, or is a copy."""
+    """Handle a file with a known log: it has grown, was renamed, or is a copy."""
     if known.stream is None and (log.is_packed or log.size() >= known.position):
         known.move_to(log)
         return
@@ -191,7 +191,7 @@ def _take(known: LogFile, log: LogFile) -> None:
 
 
 def _has_a_line(path: Path) -> bool:
-    """Whether something complete is in it; what has just begun is no trouble."""
+    """Return whether the file contains a complete line; an incomplete first line is not reported."""
     try:
         with path.open("rb") as file:
             return file.read(_BEGINNING).find(b"\n") >= 0

@@ -1,4 +1,4 @@
-"""What became of each statement, and how long the queries took, then and now."""
+"""The outcome of each statement, and the latencies of the queries on the source and on the target."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,35 +10,35 @@ from playhead.queries.tape import Step
 
 
 class Outcome(IntEnum):
-    """What became of a statement; each has exactly one."""
+    """The outcome of a statement; each has exactly one."""
 
     OPEN = 0
-    """Not dealt with yet."""
+    """No outcome yet."""
     REPLAYED = 1
     EXPECTED_ERROR = 2
     """It failed as on the source."""
     UNEXPECTED_ERROR = 3
-    """It failed, and did not on the source, or failed there otherwise."""
+    """It failed, and succeeded or failed otherwise on the source."""
     ERROR_MISSING = 4
     """It failed on the source only."""
     FILTERED = 5
     NOT_REPLAYABLE = 6
     IN_DOUBT = 7
-    """It cannot be known whether it was played; it was not played again."""
+    """It is unknown whether it was played; it was not played again."""
     LOST = 8
-    """Its connection was lost again and again, or its transaction was."""
+    """Its connection was lost repeatedly, or the transaction was."""
     EARLIER = 9
-    """An earlier run played it, as its mark says."""
+    """An earlier run played it, as its mark proves."""
 
 
 FORCED_ORDER, STATE_LOST = "order_given_up", "state_lost"
-"""What can happen to a whole run, and is counted in the ledger beside the outcomes."""
+"""Incidents of a whole run, which are counted in the ledger besides the outcomes."""
 DIVERGENT = (Outcome.UNEXPECTED_ERROR, Outcome.ERROR_MISSING, Outcome.LOST, Outcome.IN_DOUBT)
 
 
 @dataclass(slots=True)
 class Query:
-    """The calls of one query: the texts that differ in their values only."""
+    """The calls of one query: texts that differ in their values only."""
 
     calls: int = 0
     rows: int = 0
@@ -57,18 +57,18 @@ class Played:
     sqlstate: str | None = None
     line: int = -1
     checksum: int | None = None
-    """That of its rows; None if it is not known."""
+    """The checksum of its rows; None if it is unknown."""
 
 
 @dataclass(slots=True)
 class Results:
-    """What a run found out."""
+    """The results of a run."""
 
     counts: Counter[Outcome] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why statements were not played."""
+    """Reasons why statements were not played."""
     errors: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Divergent errors: what the source had, what the target had, the query."""
+    """Divergent errors: SQLSTATE on the source, SQLSTATE on the target, query."""
     examples: dict[tuple[str, str, str], str] = field(default_factory=dict)
     in_doubt: list[str] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
@@ -76,11 +76,11 @@ class Results:
     played_again: int = 0
     """Statements that the watchdog rolled back and played again; each counts once."""
     overtaken: int = 0
-    """How often the watchdog rolled a transaction back."""
+    """Number of transactions that the watchdog rolled back."""
     forced: int = 0
-    """Statements that went although the gate was closed, because nothing else could go on."""
+    """Statements that were played although the gate was closed, because no session could continue."""
     state_lost: int = 0
-    """Connections that were lost with temporary tables, cursors or locks, which a new one does not have."""
+    """Connections that were lost with temporary tables, cursors or locks, which a new connection lacks."""
     reconnected: int = 0
     most_connections: int = 0
     seconds: float = 0.0
@@ -105,12 +105,12 @@ class Results:
             query.errors[played.sqlstate] += 1
 
     def of_the_run(self) -> dict[str, int]:
-        """Return what the ledger must keep beside the outcomes."""
+        """Return the counts that the ledger stores besides the outcomes."""
         counts = {FORCED_ORDER: self.forced, STATE_LOST: self.state_lost}
         return {name: count for name, count in counts.items() if count}
 
     def details(self) -> dict[str, Any]:
-        """Return the counts by their names."""
+        """Return the counts by name."""
         return {outcome.name.lower(): self.counts[outcome] for outcome in Outcome if outcome}
 
     @property
@@ -118,7 +118,7 @@ class Results:
         return sum(self.counts[outcome] for outcome in DIVERGENT)
 
     def latencies(self, *, then: bool = False) -> ScheduleError:
-        """Return how long all statements took, here or on the source."""
+        """Return the latencies of all statements, on the target or on the source."""
         merged = ScheduleError()
         for query in self.queries.values():
             merged.merge(query.then if then else query.now)

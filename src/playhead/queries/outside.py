@@ -1,7 +1,7 @@
-"""What a text of SQL does beyond its database: on the server, on its files, on other servers, on our ledger.
+"""Finds what an SQL text does beyond its database: to the server, its files, other servers, or the ledger.
 
-Only the text is read. What a function of the database does that it calls, and a text that is put together
-while it runs, are not seen.
+Only the text is read. The effects of functions of the database, and of texts that are built at run time, are not
+detected.
 """
 
 import re
@@ -43,7 +43,7 @@ Tokens = Sequence[re.Match[str]]
 
 
 def outside_of(text: str, spans: Sequence[tuple[int, int]], *, escapes: bool = False) -> str | None:
-    """Return what it does outside of the database, in one word; None for nothing. A span is a statement."""
+    """Return a word for what it does outside of the database; None for nothing. A span is a statement."""
     if _SUSPECT.search(text) is None:
         return None
     if LEDGER_SCHEMA in text.lower() and _ON_LEDGER.search(text):
@@ -75,7 +75,7 @@ def _words(tokens: Tokens) -> list[str]:
 
 
 def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
-    """Return what the statement does that begins with this token."""
+    """Return what the statement that begins with this token does."""
     first, second, third = (*words[at : at + 3], "", "", "")[:3]
     if (first, second) == ("ALTER", "SYSTEM"):
         return "alter-system"
@@ -92,21 +92,21 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
 
 
 def _of_body(tokens: Tokens, depth: int) -> str | None:
-    """Look at every word, and into texts, which may be bodies and what EXECUTE runs."""
+    """Check every word, and strings, which may be function bodies or texts for EXECUTE."""
     words = _words(tokens)
     if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in _names(tokens, called=True)):
         return "elsewhere"
     begins = [at for at, word in enumerate(words) if word in (*_CHANGES, "COPY")]
     inner = [_content(token[0]) for token in tokens if token["text"]]
     if not depth and any(_SUSPECT.search(each) for each in inner):
-        return "elsewhere"  # Texts are not nested so deep for another reason.
+        return "elsewhere"  # Strings are nested so deeply only to hide a statement.
     found = [_of_words(tokens, words, at) for at in begins]
     found += [_of_body([*tokens_of(each)], depth - 1) for each in inner if _SUSPECT.search(each)]
     return next((word for word in found if word is not None), None)
 
 
 def _names(tokens: Tokens, *, called: bool) -> Iterator[str]:
-    """Yield the names in a statement, as PostgreSQL folds them; `called` only those of calls."""
+    """Yield the names in a statement, folded as PostgreSQL does; `called`: only names of calls."""
     for at, token in enumerate(tokens):
         if called and (at + 1 == len(tokens) or tokens[at + 1][0] != "("):
             continue
@@ -131,7 +131,7 @@ def _content(token: str) -> str:
 
 
 def _is_untrusted(tokens: Tokens, words: Sequence[str]) -> bool:
-    """Whether it makes or runs a function in a language that reaches the server's files and libraries."""
+    """Return whether it creates or runs a function in a language with access to the server's files and libraries."""
     if words[:1] not in (["CREATE"], ["DO"]) or "LANGUAGE" not in words[:-1]:
         return False
     return any(

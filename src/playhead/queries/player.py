@@ -1,7 +1,7 @@
-"""Plays a tape: one loop for all sessions, each on a connection of its own.
+"""Plays a tape: one loop for all sessions, each with its own connection.
 
-Statements become due by the pace, and wait in the queue of their session until it is free and the gate
-lets them through. A statement has its outcome when its transaction has ended: a transaction that was rolled
+Statements become due by the pace, and wait in the queue of their session until the session is free and the gate
+lets them pass. A statement has its outcome when its transaction has ended: a transaction that was rolled
 back or lost is played again from its beginning.
 """
 
@@ -57,7 +57,7 @@ class Player(GatedSessions):
         return not self.settling.left and not self._is_growing
 
     def turn(self) -> None:
-        """Take what is due, let sessions play, wait for the server."""
+        """Queue due statements, let sessions play, and wait for the server."""
         now = time.monotonic_ns()
         self._take_due(now)
         self._play_ready()
@@ -103,7 +103,7 @@ class Player(GatedSessions):
     # --- one session
 
     def go_on(self, session: Session) -> None:
-        """Play what is next in a session, if it can be played now."""
+        """Play the next statement of a session, if it can be played now."""
         while session.queue and not session.is_busy:
             at = session.queue[0]
             need = max(self.tape.numbers.needs[at], session.needs)
@@ -123,9 +123,9 @@ class Player(GatedSessions):
             self._rest(session)
 
     def _rest(self, session: Session) -> None:
-        """Do what is to be done with a session that has nothing to play now."""
+        """Close or pause the connection of a session that has nothing to play now."""
         if not session.left and not self._is_growing:
-            self.links.close(session)  # What is open was never ended.
+            self.links.close(session)  # The log has no end of its transaction.
             self._settle_transaction(session)
             return
         session.idle_since_ns = since = time.monotonic_ns()
@@ -189,7 +189,7 @@ class Player(GatedSessions):
         if answer is None:
             return
         if session.doing is Doing.IDLE:
-            return  # A notice, or a notification.
+            return  # A notice or a notification.
         self.flying -= 1
         self.progress_ns = time.monotonic_ns()
         self._answered(session, answer)
@@ -208,7 +208,7 @@ class Player(GatedSessions):
             self._played(session, answer)
 
     def _marked(self, session: Session, answer: Answer) -> None:
-        """Go on after a mark of a statement that runs alone."""
+        """Continue after a mark of a statement that runs alone."""
         if answer.sqlstate is not None:
             self._mark_failed(session, answer)
         elif session.answer is None:
@@ -234,7 +234,7 @@ class Player(GatedSessions):
         if outcome is Outcome.UNEXPECTED_ERROR and self._is_ignored(at, state):
             outcome = Outcome.EXPECTED_ERROR
         latency = time.monotonic_ns() - session.sent_ns
-        rows = answer.rows - (0 <= session.mark_at < answer.done)  # the row of a mark is ours
+        rows = answer.rows - (0 <= session.mark_at < answer.done)  # without the row of the mark
         played = Played(outcome, latency, rows, state, step.line, answer.checksum)
         if answer.sqlstate is not None:
             session.said = frozenset()
@@ -248,7 +248,7 @@ class Player(GatedSessions):
         self._finish(session, at, played)
 
     def _mark_failed(self, session: Session, answer: Answer) -> None:
-        """Play a transaction again whose mark failed; without a mark, if it cannot write at all."""
+        """Play a transaction again whose mark failed; without a mark if the transaction is read-only."""
         state = answer.sqlstate or ""
         if state == _READ_ONLY:
             session.is_marked = False
@@ -260,7 +260,7 @@ class Player(GatedSessions):
             self._finish(session, session.playing, session.answer)
 
     def _is_ignored(self, at: int, state: str | None) -> bool:
-        """Whether an error of integrity is taken as expected, because what came before is missing."""
+        """Return whether an error of integrity is expected, because earlier rows are missing."""
         seconds = self.rules.ignore_integrity_s
         if not seconds or state is None or not state.startswith(_INTEGRITY):
             return False
@@ -268,7 +268,7 @@ class Player(GatedSessions):
         return seconds < 0 or self.tape.due_us[at] < first_us + seconds * 1_000_000
 
     def _note_state(self, session: Session, answer: Answer) -> None:
-        """Note what the statement has left in its session."""
+        """Note the state that the statement has left in its session."""
         step = session.step
         assert step is not None  # noqa: S101
         session.has_written |= Flag.WRITES in step.flags
@@ -283,7 +283,7 @@ class Player(GatedSessions):
             session.texts.append(self.rules.marks.lock())
 
     def _finish(self, session: Session, at: int, played: Played) -> None:
-        """Note the outcome; it counts when the transaction has ended."""
+        """Note the outcome, which is final when the transaction has ended."""
         session.transaction.append((at, played))
         session.playing, session.step = -1, None
         session.left -= 1
@@ -312,7 +312,7 @@ class Player(GatedSessions):
         session.is_marked = True
 
     def _is_undone(self, session: Session) -> bool:
-        """Whether the transaction that has ended was rolled back."""
+        """Return whether the ended transaction was rolled back."""
         if session.link is None or session.was_aborted or not session.transaction:
             return True
         last, played = session.transaction[-1]
@@ -331,7 +331,7 @@ class Player(GatedSessions):
             self._again(session)
 
     def _hold_back_no_end(self, session: Session) -> None:
-        """Release what is left of a transaction that plays again behind others, which must not wait for it."""
+        """Release the remaining numbers of a transaction that is played again later, which others must not await."""
         for at in session.queue:
             if self.tape.role(at) is not Role.BODY:
                 break
@@ -342,7 +342,7 @@ class Player(GatedSessions):
         self.queue_again(session)
 
     def queue_again(self, session: Session) -> None:
-        """Put the statements of the open transaction back to the front of the queue."""
+        """Return the statements of the open transaction to the front of the queue."""
         steps = [at for at, _ in session.transaction]
         session.left += len(steps)
         if session.playing >= 0:

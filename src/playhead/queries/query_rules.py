@@ -1,4 +1,4 @@
-"""The rules of a replay of queries: what is played, and in which order."""
+"""The rules of a query replay: which statements are played, and in which order."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -12,12 +12,12 @@ from playhead.terms import Terms
 _PLAYED_BY: Final = (
     "order", "users", "databases", "applications", "skip_selects", "marks", "allow"
 )  # fmt: skip
-"""The rules that decide what is played, and in which order."""
+"""The rules that decide which statements are played, and in which order."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRules:
-    """How the queries of a log are played; JSON values, because a plan stores it."""
+    """The rules of a query replay, as JSON values, because a plan stores them."""
 
     order: Order = "commit"
     users: tuple[str, ...] = ()
@@ -27,12 +27,12 @@ class QueryRules:
     most_connections: int | None = None
     marks: bool = True
     idle_ms: int | None = None
-    """A connection that was idle for this time outside of a transaction is closed until it is needed."""
+    """A connection that was idle for this time outside of a transaction is closed, and reopened when needed."""
     allow: tuple[str, ...] = ()
     ignore_integrity_s: int = 0
-    """For this many seconds of the log errors of integrity are no divergence; -1 for ever."""
+    """Errors of integrity in the first N seconds of the log are not divergences; -1 for the whole log."""
     follow: bool = False
-    """Whether the run also plays what is added to the log, until it is stopped."""
+    """Whether the run also plays rows that are added to the log, until it is stopped."""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -46,7 +46,7 @@ class QueryRules:
 
 
 def terms_of(plan: Plan, rules: QueryRules) -> Terms:
-    """Return what a ledger belongs to; other rules play other statements."""
+    """Return the terms of the ledger, which include the rules, because other rules play other statements."""
     terms = plan.terms()
     played = {name: value for name, value in asdict(rules).items() if name in _PLAYED_BY}
     return replace(terms, rules={**terms.rules, **played})

@@ -1,4 +1,4 @@
-"""What a replay of queries refuses: to play where it cannot be right, or where it cannot be known what was played."""
+"""The refusals of a query replay: targets that would give wrong results, and unknown earlier progress."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from playhead.request import Request
 from playhead.server import ServerFacts
 
 BESIDE_IDENTITY: Final = "beside"
-"""What a plan calls the identity of the server of --beside."""
+"""Key in a plan for the identity of the server of --beside."""
 
 
 class SameServer(Refused):
@@ -21,30 +21,30 @@ class SameServer(Refused):
     def __init__(self, file: str) -> None:
         self.file = file
         super().__init__(
-            f"the target is the server that wrote the log: it has {file} in its own folder of logs",
-            hint="play on a copy: a server that was restored from a backup from before the log",
+            f"the target is the server that wrote the log: its log folder contains {file}",
+            hint="play on a copy that was restored from a backup taken before the log",
         )
 
 
 class NoOrder(Refused):
-    """The rows of several partitions do not say in which order the server wrote them."""
+    """The order between the rows of several partitions is unknown."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__(
-            f"the log has {partitions} partitions, and rows without the header {PLACE_HEADER}: the order between "
-            "the partitions is not known",
-            hint="ship the log with `playhead queries ship`, or --order session, or --offsets of one partition",
+            f"the log has {partitions} partitions and rows without the header {PLACE_HEADER}, so the order between "
+            "the partitions is unknown",
+            hint="ship the log with `playhead queries ship`, or give --order session, or --offsets of one partition",
         )
 
 
 class LedgerGone(Refused):
-    """A replay was begun, and its target does not know it."""
+    """A replay was started, and its target has no ledger or marks of it."""
 
     def __init__(self, replay_id: str) -> None:
         super().__init__(
-            f"replay {replay_id} was begun, and the target has no ledger or no marks of it: "
-            "what was played is not known",
-            hint="if the target was restored from before the replay, play it with another --id",
+            f"replay {replay_id} was started, and the target has no ledger or no marks of it, so it is unknown "
+            "which statements were played",
+            hint="if the target was restored to its state before the replay, use another --id",
         )
 
 
@@ -66,15 +66,15 @@ def refuse_several_databases(workload: Workload) -> None:
     if len(names) > 1:
         raise UsageError(
             f"the log has statements of several databases: {', '.join(names)}",
-            hint=f"choose one: --databases {names[0]}; --to names the database it is played in",
+            hint=f"choose one, such as --databases {names[0]}; it is played in the database of --to",
         )
 
 
 def refuse_source(request: Request, server: ServerFacts) -> None:
-    """Refuse to play a log on the server that wrote it, as far as this can be known.
+    """Refuse to play a log on the server that wrote it, as far as this can be detected.
 
-    A log does not contain the system's identifier, and a restored copy has the same. But a server knows where its
-    logs are.
+    A log does not contain the system identifier, and a restored copy has the same one. But a server reports the
+    folder of its logs.
     """
     name = request.source_endpoint.name
     if request.source_endpoint.system != "kafka" and server.log_folder:

@@ -1,4 +1,4 @@
-"""Plans and runs a replay of queries: what a log holds, what of it can be played, and what came of it."""
+"""Plans and runs a query replay."""
 
 import time
 from collections import Counter
@@ -50,7 +50,7 @@ from playhead.terms import OtherTerms, Terms, differing_rules
 
 @dataclass(frozen=True, slots=True)
 class QueryOutcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     plan: Plan
     proof: Proof
@@ -60,11 +60,11 @@ class QueryOutcome:
     answers: Answers | None = None
     beside: Comparison | None = None
     ahead: Mapping[Outcome, int] = field(default_factory=dict)
-    """The outcomes of statements that a stopped run has played, and that the ledger does not have yet."""
+    """The outcomes of statements that a stopped run has played and that are not in the ledger yet."""
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How many statements have each outcome: those in the ledger, also of earlier runs, and those ahead."""
+        """Number of statements by outcome: in the ledger, also of earlier runs, and ahead of it."""
         ahead = {outcome.name.lower(): count for outcome, count in self.ahead.items()}
         return Counter(self.proof.details) + Counter(ahead)
 
@@ -74,35 +74,35 @@ class QueryOutcome:
 
     @property
     def divergences(self) -> int:
-        """How many statements did not do what they did on the source, or on the server of --beside."""
+        """Number of statements with another result than on the source, or on the server of --beside."""
         differing = self.beside.only_beside if self.beside else 0
         return differing + sum(self.count(outcome.name.lower()) for outcome in DIVERGENT)
 
     @property
     def baseline(self) -> ScheduleError:
-        """What the latencies are compared with: those of the server of --beside, or of the source."""
+        """The latencies to compare with: those of the server of --beside, or of the source."""
         if self.beside is not None:
             return self.beside.other.results.latencies()
         return self.results.latencies(then=True)
 
     @property
     def forced(self) -> int:
-        """How often the order was given up, also in earlier runs."""
+        """Number of times that the order was given up, also in earlier runs."""
         return max(self.results.forced, self.count(FORCED_ORDER))
 
     @property
     def state_lost(self) -> int:
-        """How many sessions lost temporary tables, cursors or locks, also in earlier runs."""
+        """Number of sessions that lost temporary tables, cursors or locks, also in earlier runs."""
         return max(self.results.state_lost, self.count(STATE_LOST))
 
     @property
     def is_divergent(self) -> bool:
-        """Whether something was not as on the source."""
+        """Whether a result differs from the source."""
         return bool(not self.proof.adds_up or self.divergences or self.forced)
 
     @property
     def missing(self) -> int:
-        """How many rows or statements could not be played, or not compared with the server of --beside."""
+        """Number of rows or statements that could not be played, or not compared with the server of --beside."""
         log = self.workload.log
         counts, rows = log.reader.counts, log.reader.counts.rows
         unread = rows[RowOutcome.NOT_A_ROW] + rows[RowOutcome.LATE]
@@ -112,13 +112,13 @@ class QueryOutcome:
 
     @property
     def is_equal(self) -> bool:
-        """Whether everything was played, and as on the source."""
+        """Whether all statements were played with the same results as on the source."""
         return not self.is_divergent and not self.missing
 
 
 @dataclass(slots=True)
 class QueryReplay:
-    """A plan with what running it needs."""
+    """A plan, and the servers and source to run it with."""
 
     plan: Plan
     source: Source
@@ -126,7 +126,7 @@ class QueryReplay:
     configuration: Configuration
     rules: QueryRules
     beside: Server | None = None
-    """The server to play the log on first, and to compare the target with."""
+    """The server of --beside, which plays the log first."""
     journal: Journal = field(default_factory=Journal)
 
     def run(
@@ -137,7 +137,7 @@ class QueryReplay:
         progress: Callable[[int, int], None] = lambda _done, _total: None,
         patience_s: float = 120.0,
     ) -> QueryOutcome:
-        """Play what the ledger and the marks lack; return what came of it."""
+        """Play the statements that the ledger and the marks lack; return the outcome."""
         with self.begun(consent) as facts:
             workload = self.read(facts)
             tape = workload.tape
@@ -149,7 +149,7 @@ class QueryReplay:
 
     @contextmanager
     def begun(self, consent: Consent) -> Iterator[ServerFacts]:
-        """Hold the run; note how it ended if it was not done."""
+        """Hold the run in this block; record the end of an incomplete run."""
         plan = self.plan
         action = f"replay the queries of {plan.request.source_endpoint.shown()} on {self.shown}"
         need_consent(action, plan.request.target_endpoint.name, self.configuration, consent)
@@ -171,11 +171,11 @@ class QueryReplay:
                 raise
 
     def read(self, facts: ServerFacts) -> Workload:
-        """Read what the plan plays."""
+        """Read the statements of the plan."""
         return read_workload(self.plan, self.source, self.rules, escapes=facts.has_escapes)
 
     def _begin(self, server: Server) -> ServerFacts:
-        """Write the terms on a server; refuse to go on where it cannot be known what was played."""
+        """Write the terms on a server; refuse a run whose earlier progress is unknown."""
         run, control = self.plan.replay_id, server.control()
         try:
             facts = control.facts()
@@ -186,8 +186,8 @@ class QueryReplay:
                 raise LedgerGone(run)
             if kept is not None and not self.rules.marks:
                 raise Refused(
-                    f"replay {run} was begun without marks: what was played is not known",
-                    hint="restore the target, and play it with another --id",
+                    f"replay {run} was started without marks, so it is unknown which statements were played",
+                    hint="restore the target, then use another --id",
                 )
             if kept is not None and not control.has_marks():
                 raise LedgerGone(run)
@@ -201,7 +201,7 @@ class QueryReplay:
         shown = f"database {self.plan.request.target_endpoint.name}"
         if self.beside is None:
             return shown
-        return f"{shown} beside database {self.beside.database} of a second server"
+        return f"{shown} and on database {self.beside.database} of a second server"
 
     def _compared(
         self, workload: Workload, progress: Callable[[int, int], None], patience_s: float
@@ -244,7 +244,7 @@ class QueryReplay:
         return replace(outcome, answers=answers)
 
     def play_rules(self, server: Server) -> PlayRules:
-        """Return how to play on this server; refuse another than the planned one."""
+        """Return the rules for this server; refuse another server than the planned one."""
         plan, rules = self.plan, self.rules
         facts = _facts(server)
         refuse_other(plan, facts, is_beside=server == self.beside)
@@ -258,7 +258,7 @@ class QueryReplay:
         )
 
     def outcome(self, plan: Plan, run: QueryRun, workload: Workload, wall_s: float) -> QueryOutcome:
-        """Return what came of a run, as the ledger has it."""
+        """Return the outcome of a run, from the ledger."""
         control = run.server.control()
         entries = control.entries(plan.replay_id)
         control.close()
@@ -276,7 +276,7 @@ class QueryReplay:
 def _stopped(plan: Plan, proof: Proof) -> Stopped:
     done = plan.planned - proof.total("missing")
     return Stopped(
-        f"replay {plan.replay_id} stopped at {done:,} of {plan.planned:,} rows; what was played is marked",
+        f"replay {plan.replay_id} stopped at {done:,} of {plan.planned:,} rows; marks record what was played",
         hint=f"continue with: playhead queries replay --id {plan.replay_id}",
     )
 
@@ -292,7 +292,7 @@ def read_workload(plan: Plan, source: Source, rules: QueryRules, *, escapes: boo
 def opened(
     plan: Plan, source: Source, rules: QueryRules, *, escapes: bool, is_growing: bool = False
 ) -> tuple[Log, TapeWriter]:
-    """Return the log that a plan reads, and what writes its tape; nothing is read yet."""
+    """Return the log of a plan, and the writer of its tape; nothing is read yet."""
     to_ms = None if rules.follow else plan.to_ms
     filters = Filters(
         rules.users,
@@ -313,8 +313,8 @@ def source_of(request: Request, configuration: Configuration) -> Source:
     system = system_of(request.source_endpoint)
     if not isinstance(system, MakesSource):
         raise UsageError(
-            f"{request.source_endpoint.shown()} cannot be read",
-            hint="logs are csvlog:FILES, jsonlog:FILES, pglog:FILES or kafka:TOPIC",
+            f"{request.source_endpoint.shown()} is not a log",
+            hint="give csvlog:FILES, jsonlog:FILES, pglog:FILES or kafka:TOPIC",
         )
     return system.source(request.source_endpoint, request.spec, configuration)
 
@@ -328,7 +328,7 @@ def plan_queries(
     replay_id: str,
     beside: Server | None = None,
 ) -> tuple[QueryReplay, Workload]:
-    """Decide everything, and read the whole log for it; write nothing on the target."""
+    """Read the whole log, and return the plan; write nothing on the target."""
     now_ns = time.time_ns()
     source = source_of(request, configuration)
     resolved = request.spec.span.resolve(now_ns)
@@ -370,7 +370,7 @@ def _facts(server: Server) -> ServerFacts:
 def _beside(
     request: Request, server: Server, beside: Server | None, replay_id: str
 ) -> ServerFacts | None:
-    """Return what is to be known of the server of --beside."""
+    """Return the facts of the server of --beside."""
     if beside is None:
         return None
     refuse_one_server(server, beside, replay_id)
@@ -380,7 +380,7 @@ def _beside(
 
 
 def _begun_elsewhere(plan: Plan, rules: QueryRules, kept: Terms) -> Plan:
-    """Return the plan of the ledger, which another machine has made; refuse other rules."""
+    """Return the plan in the ledger, made by another machine; refuse other rules."""
     if differences := differing_rules(kept.rules, terms_of(plan, rules).rules):
         raise OtherTerms(plan.replay_id, differences=differences)
     return plan_of_terms(plan.replay_id, kept)

@@ -1,4 +1,4 @@
-"""The report of a run: its verdict, what was not played, the errors, and the queries that became slower."""
+"""Builds the report of a run: verdict, statements that were not played, errors, slower queries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def verdict(outcome: QueryOutcome) -> str:
     word = "DIVERGENT" if outcome.is_divergent else "INCOMPLETE" if outcome.missing else equal
     counted = [*_counted(outcome), *_compared(outcome)]
     counts = ", ".join(f"{count:,} {name}" for name, count in counted)
-    return f"{word}: {counts or 'nothing was there to play'}"
+    return f"{word}: {counts or 'there was no statement to play'}"
 
 
 def _counted(outcome: QueryOutcome) -> list[tuple[str, int]]:
@@ -80,11 +80,11 @@ def lines_of(outcome: QueryOutcome, *, has_literals: bool = False) -> list[str]:
         )
     if outcome.forced:
         lines.append(
-            f"  ORDER    {outcome.forced:,} times nothing could go on, and the order was given up"
+            f"  ORDER    {outcome.forced:,} times no session could continue, and the order was given up"
         )
     lines += [f"  skipped  {row['count']:,} {row['why']}" for row in _skipped(outcome)]
     lines += [
-        f"  error    {row['count']:,} times {row['then']} then, {row['now']} now: {row['query']}"
+        f"  error    {row['count']:,} times {row['then']} on the source, {row['now']} on the target: {row['query']}"
         for row in _errors(outcome)
     ]
     named = [text if has_literals else text.partition(":")[0] for text in results.in_doubt]
@@ -103,26 +103,26 @@ def _lines_beside(outcome: QueryOutcome) -> list[str]:
         return []
     said = f"{beside.compared:,} answers were compared, {beside.differing:,} differ"
     if beside.unknown:
-        said += f"; {beside.unknown:,} were lost, or an interrupted run had them"
+        said += f"; {beside.unknown:,} are unknown: they were lost, or an interrupted run got them"
     if beside.canceled:
         said += f"; {beside.canceled:,} were not compared: the source canceled or ended them"
     return [f"  beside   {said}"] + [
-        f"  differs  {each.count:,} times in the {each.what}: {each.beside} beside, "
-        f"{each.target} here: {each.query[:200]}"
+        f"  differs  {each.count:,} times in the {each.what}: {each.beside} on --beside, "
+        f"{each.target} on --to: {each.query[:200]}"
         for each in beside.first()
     ]
 
 
 def _tables(outcome: QueryOutcome) -> str:
-    """Say what the verdict means for the rows of tables, which were not compared."""
+    """Return what the verdict means for the rows of tables, which were not compared."""
     if outcome.rules.order == "session":
-        return "can differ: --order session keeps no order between sessions"
+        return "can differ, because --order session keeps no order between sessions"
     if not outcome.is_equal:
-        return "can differ, because of what was not played as on the source"
+        return "can differ, because some statements were not played as on the source"
     tape = outcome.workload.tape
     doubtful = max(tape.uncertain_writes, tape.overlapping_writes)
-    text = "as on the source, but for clocks, random numbers, sequences"
-    text += " and what was read while another transaction ended"
+    text = "as on the source, except for clocks, random numbers, sequences"
+    text += " and reads at the end of another transaction"
     if outcome.results.played_again:
         text += " or in a transaction that was played again"
     if doubtful:
@@ -161,7 +161,7 @@ def _errors(outcome: QueryOutcome) -> list[dict[str, Any]]:
 
 
 def _queries(outcome: QueryOutcome) -> list[dict[str, Any]]:
-    """Return the queries, those first that became slower, by their time in all."""
+    """Return the queries, slower ones first, by total time."""
     tape: Tape = outcome.workload.tape
     others = None if outcome.beside is None else outcome.beside.other.results.queries
     rows = [
@@ -172,13 +172,13 @@ def _queries(outcome: QueryOutcome) -> list[dict[str, Any]]:
 
 
 def slower(outcome: QueryOutcome) -> list[dict[str, Any]]:
-    """Return the few queries that took the most time more than on the source, or than beside."""
+    """Return the queries that lost the most time compared with the source, or with --beside."""
     rows = [row for row in _queries(outcome) if row["slower"] is not None and row["slower"] > 1]
     return rows[:_MOST_SLOWER]
 
 
 def _query_row(text: str, query: Query, beside: Query | None) -> dict[str, Any]:
-    """Return the figures of a query; what is slower is so than beside, or than on the source."""
+    """Return the figures of a query; `slower` is relative to --beside, or to the source."""
     row: dict[str, Any] = {"query": text, "calls": query.calls, "rows": query.rows}
     all_times = {"then": query.then, "now": query.now}
     if beside is not None:
@@ -200,7 +200,7 @@ def document_of(
     has_literals: bool = False,
     plans: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the whole report as JSON values; without values of statements, unless they are asked for."""
+    """Return the whole report as JSON values, without values of statements unless `has_literals`."""
     results = outcome.results
     in_doubt = (
         results.in_doubt if has_literals else [each.partition(":")[0] for each in results.in_doubt]
@@ -256,10 +256,10 @@ def plan_lines(made: QueryReplay, workload: Workload, pace: str | None = None) -
     return [
         f"queries {made.plan.replay_id}: {request.source_endpoint.shown()} on {made.shown}",
         f"  log      {counts.total:,} rows: {statements or 'no statements'}",
-        f"  sessions {tape.session_count:,}, at most {tape.most_sessions:,} at once: as many connections",
+        f"  sessions {tape.session_count:,}, at most {tape.most_sessions:,} at once, with one connection each",
         f"  order    {made.rules.order}, {tape.numbers.total:,} transactions are numbered",
         f"  pace     {pace or request.pace}",
-        *(["  follow   what is added to the topic, until it is stopped"] * made.rules.follow),
+        *(["  follow   rows that are added to the topic, until Ctrl-C"] * made.rules.follow),
         *(f"  {note.weight:<8} {note.text}" for note in made.plan.notes),
     ]
 

@@ -1,8 +1,8 @@
-"""Reads the rows of a topic that grows, in a thread of its own, in the order in which the server wrote them.
+"""Reads the rows of a growing topic in a separate thread, in the order in which the server wrote them.
 
-A shipper writes one transaction after the other. When a row can be read in one partition, the rows of
-earlier transactions can be read in all others; those of its own transaction can a moment later. So a row
-is passed on when it was there already at the look before, and everything in front of it has been merged.
+A shipper writes one transaction after the other. When a row can be read in one partition, the rows of earlier
+transactions can be read in all others, and the rows of its own transaction a moment later. So a row is returned
+when it was already present at the previous poll, and all earlier rows have been merged.
 """
 
 import heapq
@@ -29,14 +29,14 @@ _MOST_WAITING: Final = 8
 
 
 class LogGotShorter(PlayheadError):
-    """The topic ends before what was read of it: it was replaced, or it lost records."""
+    """The topic ends before the offset that was read: it was replaced, or it lost records."""
 
     def __init__(self, place: TopicPartition, *, read_to: int, end: int) -> None:
         self.place, self.read_to, self.end = place, read_to, end
         super().__init__(
-            f"{place[0]}:{place[1]} was read up to offset {read_to:,}, and ends at {end:,} now",
-            hint="the topic was deleted and created again, or lost records: ship the log again, and "
-            "begin with another --id",
+            f"{place[0]}:{place[1]} was read up to offset {read_to:,}, and ends at {end:,} now: the topic "
+            "was created again, or lost records",
+            hint="ship the log again, then use another --id",
         )
 
 
@@ -46,11 +46,11 @@ class Arrived:
 
     rows: list[Row]
     starts: Mapping[TopicPartition, int]
-    """For each partition, the first offset that was asked for."""
+    """The first requested offset of each partition."""
     positions: Mapping[TopicPartition, int]
-    """For each partition, the offset up to which its rows have been passed on."""
+    """For each partition, the offset up to which its rows have been returned."""
     is_end: bool
-    """Whether this was all that could be read."""
+    """Whether these were all rows that could be read."""
     away: str = ""
     """Why the source could not be read; empty if it could."""
 
@@ -62,9 +62,9 @@ class _Stream:
     place: TopicPartition
     reader: Reader
     position: int
-    """The offset before which everything is passed on."""
+    """The offset before which all rows have been returned."""
     _asked_to: int
-    """The offset up to which its records were asked for."""
+    """The offset up to which records were requested."""
     _rows: deque[Row] = field(default_factory=deque)
     _runs: Iterator[Records] = field(default_factory=lambda: iter(()))
 
@@ -89,7 +89,7 @@ class _Stream:
 
 
 class RowThread:
-    """A thread that reads; `take` never waits."""
+    """The reading thread; `take` never waits."""
 
     def __init__(self, source: Source, starts: Mapping[TopicPartition, int]) -> None:
         self._source = source
@@ -108,7 +108,7 @@ class RowThread:
         self._thread.join(_ENDS_WITHIN_S)
 
     def take(self) -> Arrived | None:
-        """Return the next rows, if there are any; raise what ended the reading."""
+        """Return the next rows, if there are any; raise the error that ended the thread."""
         try:
             found = self._waiting.get_nowait()
         except queue.Empty:
@@ -131,7 +131,7 @@ class RowThread:
             self._put(exc)
 
     def _follow(self) -> None:
-        assert isinstance(self._source, Growing)  # noqa: S101  others are refused when the run is planned
+        assert isinstance(self._source, Growing)  # noqa: S101  other sources are refused in the plan
         with self._source.watched() as look, ExitStack() as stack:
             streams: dict[TopicPartition, _Stream] = {}
             before = dict(self._positions)
@@ -144,7 +144,7 @@ class RowThread:
                         reader = stack.enter_context(self._source.open())
                         streams[place] = _Stream(place, reader, start, start)
                 ends = self._ends(found)
-                # One partition needs no second look: its offsets are in order.
+                # One partition needs no second poll, because its offsets are in order.
                 self._pass_on(streams, before if len(ends) > 1 else ends, ends)
                 before = ends
                 self._is_closed.wait(_LOOK_EVERY_S)
@@ -162,7 +162,7 @@ class RowThread:
         sure: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> None:
-        """Merge the partitions, and pass rows on as long as one of those that are sure is left."""
+        """Merge the partitions, and return rows while rows from before the previous poll are left."""
         heads = [row for place, each in streams.items() if (row := each.head(ends[place]))]
         heapq.heapify(heads)
         left = {row.partition for row in heads if row.offset < sure.get(row.partition, 0)}
@@ -199,7 +199,7 @@ class RowThread:
         return Arrived(rows, dict(self._starts), dict(positions), is_end, away)
 
     def _put(self, found: Arrived | BaseException) -> bool:
-        """Wait until there is room; return whether it was taken."""
+        """Wait for space in the queue; return whether the item was put."""
         while not self._is_closed.is_set():
             try:
                 self._waiting.put(found, timeout=0.1)

@@ -1,4 +1,4 @@
-"""Which rows of a log were written before a statement began, by the times of the rows."""
+"""Finds the rows of a log that were written before a statement began, by the times of the rows."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from playhead.querylog.statement import Statement
 _LONG_US: Final = 100_000
 _MOST: Final = 1_000
 _HELD_UP_US: Final = 500_000
-"""How long a busy server may take between the end of a statement and the writing of its row."""
+"""Longest time between the end of a statement and the writing of its row on a busy server."""
 
 
 @dataclass(slots=True)
 class _Stretch:
-    """Some rows that follow each other."""
+    """Some adjacent rows."""
 
     began_us: int
     written_us: int
     place: int
-    """The last of them."""
+    """The place of the last one."""
 
 
 class RowTimes:
@@ -29,7 +29,7 @@ class RowTimes:
         self._stretches: deque[_Stretch] = deque(maxlen=_MOST)
 
     def row_before(self, statement: Statement) -> int:
-        """Return a row that was certainly written before a statement began, and note its own; -1 for none."""
+        """Return a row that was certainly written before a statement began, -1 for none; add the statement's row."""
         if statement.duration_us is None or statement.done_place != statement.place:
             return -1
         found = -1

@@ -1,4 +1,4 @@
-"""How a tape is played, and what earlier runs of the same replay have done."""
+"""The rules for playing a tape, and the progress of earlier runs of the same replay."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,28 +11,28 @@ from playhead.source import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PlayRules:
-    """How a tape is played."""
+    """The rules for playing a tape."""
 
     connect: Callable[[], Link]
-    """Begins to open a connection."""
+    """Function that begins to open a connection."""
     pace: Pace
     marks: MarkTexts | None
     most_connections: int
     idle_close_ns: int | None = None
-    """An idle connection outside of a transaction is closed after this time, and opened again when it is needed."""
+    """An idle connection outside of a transaction is closed after this time, and reopened when needed."""
     ignore_integrity_s: int = 0
-    """For this many seconds of the log, errors of integrity are expected; -1 always."""
+    """Errors of integrity are expected in the first N seconds of the log; -1 in all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What earlier runs of the same replay have done."""
+    """The progress of earlier runs of the same replay."""
 
     reached: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """For each partition of the log, the offset before which the ledger has everything."""
+    """For each partition of the log, the offset up to which the ledger is complete."""
     marked: Mapping[str, int] = field(default_factory=dict)
-    """For each session, the last line that is marked."""
+    """For each session, the last line with a mark."""
     in_doubt: frozenset[tuple[str, int]] = frozenset()
-    """What was begun alone, and not marked as done."""
+    """Statements that run alone, were started, and have no mark of their end."""
     divergent: Mapping[tuple[str, int], Outcome] = field(default_factory=dict)
-    """What did not do what it did on the source."""
+    """Statements with another result than on the source."""

@@ -1,4 +1,4 @@
-"""Runs a tape on a server until every statement has its outcome, and writes the ledger as it goes."""
+"""Runs a tape on a server until every statement has its outcome, and writes the ledger meanwhile."""
 
 import time
 from collections import Counter
@@ -27,12 +27,12 @@ from playhead.source import TopicPartition
 _ENTRIES_EVERY_NS: Final = 1_000 * MS
 _RETRY_S: Final = 0.3
 _MOST_STALLS: Final = 5
-"""How often a server may go away without anything settled between."""
+"""How often a server may become unavailable without progress in between."""
 
 
 @dataclass(slots=True)
 class QueryRun:
-    """One run of a replay of queries."""
+    """One run of a query replay."""
 
     run: str
     log: Log
@@ -45,23 +45,23 @@ class QueryRun:
     results: Results = field(default_factory=Results)
     answers: Answers | None = None
     written: dict[TopicPartition, int] = field(default_factory=dict)
-    """For each partition, the offset before which the ledger has everything."""
+    """For each partition, the offset up to which the ledger is complete."""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """For each partition, the offset up to which it is on the tape."""
     ahead: Counter[Outcome] = field(default_factory=Counter)
-    """When the run is over, the outcomes of statements that the ledger does not have yet."""
+    """After the run, the outcomes of statements that are not in the ledger yet."""
     _ended: list[str] = field(default_factory=list)
-    """Sessions that the ledger has whole, and whose marks are not needed any more."""
+    """Sessions that are completely in the ledger, whose marks are not needed any more."""
     _writing: "tuple[list[Entry], Future[None]] | None" = None
     _wrote_ns: int = 0
     _settled: int = 0
     """Rows that this run has written into the ledger."""
 
     def play(self) -> bool:
-        """Play what earlier runs have not played; return False if it was stopped.
+        """Play the statements that earlier runs have not played; return False if the run was stopped.
 
-        If the server was away, it begins again with the ledger and the marks. Raises `Unavailable` if the server
-        stays away; a later run continues.
+        If the server was unavailable, continue from the ledger and the marks. Raises `Unavailable` if the server
+        stays unavailable; a later run continues.
         """
         began = time.monotonic()
         stalls, known = 0, -1
@@ -119,7 +119,7 @@ class QueryRun:
         return player
 
     def _earlier(self, control: Control) -> Earlier:
-        """Return what earlier runs have done, when none of their connections is open any more."""
+        """Return the progress of earlier runs, after all their connections are closed."""
         if self.rules.marks is not None:
             control.fence(self.run)
         self.written = {(each.topic, each.partition): each.from_offset for each in self.log.slices}
@@ -141,7 +141,7 @@ class QueryRun:
             self._note_progress(player, helper)
 
     def _note_progress(self, player: Player, helper: Helper) -> None:
-        """Write ledger entries now and then, in another thread."""
+        """Write ledger entries at intervals, in another thread."""
         if player.is_done or (self._writing is not None and not self._writing[1].done()):
             return
         self._end_writing()
@@ -164,7 +164,7 @@ class QueryRun:
             self.written[each.topic, each.partition] = each.to_offset
 
     def _rest(self) -> dict[TopicPartition, Slice]:
-        """Return what of each partition is on the tape and not in the ledger."""
+        """Return the part of each partition that is on the tape and not in the ledger."""
         starts = self.written
         return {
             place: Slice(*place, starts[place], end)
@@ -190,5 +190,5 @@ class QueryRun:
         self._tell(player)
 
     def _tell(self, player: Player) -> None:
-        """Say how far it has come; called every second, and at the end."""
+        """Report the progress; called every second, and at the end."""
         self.progress(len(self.tape) - player.settling.left, len(self.tape))

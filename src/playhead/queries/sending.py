@@ -1,4 +1,4 @@
-"""What is sent for a statement: its own text with its mark, in the protocol in which the source received it."""
+"""Builds the request for a statement: its text with its mark, in the protocol that the source received."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from playhead.server import MarkTexts
 
 Bound = tuple[bytes, Sequence[bytes | None] | None, bytes]
 TIMING = frozenset(("57014", "55P03", "40P01", "40001", "57P01", "25P03", "57P05"))
-"""SQLSTATEs that depend on the moment: that they do not come again is no divergence."""
+"""SQLSTATEs that depend on timing; their absence is not a divergence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToSend:
-    """One request, and how many statements of it are the log's."""
+    """One request, and how many of its statements are from the log."""
 
     text: bytes = b""
     bound: Sequence[Bound] = ()
     before: int = 0
-    """How many steps before the log's own are ours."""
+    """Number of Playhead's steps before those of the log."""
     mark_at: int = -1
-    """How many steps succeed before the mark; -1 without one."""
+    """Number of steps that succeed before the mark; -1 without a mark."""
 
 
 def marks_with(step: Step, role: Role, session: Session, *, is_aborted: bool) -> bool:
@@ -37,13 +37,13 @@ def marks_with(step: Step, role: Role, session: Session, *, is_aborted: bool) ->
 
 
 def to_send(step: Step, session: Session, marks: MarkTexts | None, role: Role) -> ToSend:
-    """Return what to send; the mark is in the transaction that the statement ends, or is."""
+    """Return the request; the mark is in the transaction that the statement ends or forms."""
     assert session.link is not None  # noqa: S101  only a session with a connection plays
     mark, session.said = None, frozenset()
     if marks is not None and marks_with(step, role, session, is_aborted=session.link.is_aborted):
         divergent = session.divergent()
         session.said = frozenset(divergent)
-        if step.expected_error is not None:  # If it succeeds, it should have failed.
+        if step.expected_error is not None:  # A success would be a divergence.
             divergent |= {step.line: Outcome.ERROR_MISSING}
         mark = marks.text(session.id, step.line, divergent=divergent)
     if step.act is Act.EXECUTE:
@@ -88,14 +88,14 @@ def _bound(step: Step, session: Session, mark: str | None) -> ToSend:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes of a text of the log, also of one that was not UTF-8."""
+    """Return the bytes of a text of the log, also if it was not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def outcome_of(
     step: Step, sqlstate: str | None, done: int, before: int
 ) -> tuple[Outcome, str | None]:
-    """Compare what the target said with what the source did."""
+    """Return the outcome, by a comparison of the target's answer with the source."""
     if Flag.STANDS_IN in step.flags:
         return Outcome.NOT_REPLAYABLE, sqlstate
     own = step.parts if step.act is Act.QUERY else 1

@@ -12,12 +12,12 @@ from playhead.server import Link, LinkLost
 
 
 class Doing(Enum):
-    """What a session does now."""
+    """The state of a session."""
 
     IDLE = "idle"
-    """Nothing, or it waits at the gate, or for its next statement."""
+    """Idle, or waiting at the gate or for its next statement."""
     WAITING = "waiting"
-    """It waits until it may open a connection."""
+    """Waiting until it may open a connection."""
     CONNECTING = "connecting"
     PREPARING = "preparing"
     """Its new connection gets the settings of the old one."""
@@ -26,7 +26,7 @@ class Doing(Enum):
     """A mark is written before or after a statement that runs alone."""
     ROLLING_BACK = "rolling back"
     LOST = "lost"
-    """Its connection is gone, and it is not known yet whether its transaction was committed."""
+    """Its connection is lost, and it is unknown yet whether its transaction was committed."""
     PAUSED = "paused"
 
 
@@ -37,64 +37,64 @@ class Session:
     number: int
     id: str
     left: int
-    """How many of its statements have no outcome yet, or are not played yet."""
+    """Number of its statements without an outcome, or not played yet."""
     queue: deque[int] = field(default_factory=deque)
     """The statements that are due."""
     doing: Doing = Doing.IDLE
     link: Link | None = None
     playing: int = -1
-    """The statement that is played; -1 for none."""
+    """The statement being played; -1 if none."""
     step: Step | None = None
     registered: int = -1
-    """The file descriptor that the loop waits for; -1 for none."""
+    """The file descriptor that the loop waits for; -1 if none."""
     sent_ns: int = 0
     unsaid: dict[int, Outcome] = field(default_factory=dict)
-    """The lines that did not do what they did on the source, and that no mark has named yet."""
+    """Lines with another result than on the source, which no mark contains yet."""
     said: frozenset[int] = frozenset()
-    """Those that the mark of the last request names."""
+    """The lines that the mark of the last request contains."""
     transaction: list[tuple[int, Played]] = field(default_factory=list)
     """The statements of the open transaction, which have no outcome before it ends."""
     settings: Settings = field(default_factory=Settings)
     was_aborted: bool = False
     """Whether its transaction had failed when the last statement was sent."""
     texts: list[str] = field(default_factory=list)
-    """What is sent before anything else on a new connection."""
+    """Texts to send first on a new connection."""
     named: dict[str, str] = field(default_factory=dict)
-    """The texts of statements that were prepared by the protocol, by name."""
+    """Texts of statements that were prepared by the protocol, by name."""
     prepared: dict[str, str] = field(default_factory=dict)
-    """Those of them that its connection has."""
+    """Names of prepared statements on its connection."""
     has_written: bool = False
     """Whether the open transaction may have changed something."""
     is_sticky: bool = False
-    """Whether its connection has something that a new one would not have."""
+    """Whether its connection has state that a new one would lack."""
     is_marked: bool = True
     """Whether marks can be written in it."""
     needs: int = 0
-    """What the gate must have let through before it plays its transaction again."""
+    """The need that the gate must reach before the transaction is played again."""
     at_gate: int = 0
-    """The need for which it waits; 0 if it waits for none."""
+    """The need that it waits for; 0 if none."""
     awaits: int = 0
-    """How many statements inside transactions it awaits before it ends its own; 0 if it awaits none."""
+    """Number of statements inside transactions that it awaits before it ends its own; 0 if none."""
     attempts: int = 0
-    """How often its transaction was played again."""
+    """Number of times that its transaction was played again."""
     losses: int = 0
-    """How often its connection was lost at the same statement."""
+    """Number of times that its connection was lost at the same statement."""
     is_withdrawn: bool = False
     """Whether its transaction is rolled back because its end cannot be played."""
     is_over: bool = False
-    """Whether it has no further statement."""
+    """Whether it has no more statements."""
     last_place: int = 0
-    """The place of its last row that is known."""
+    """The place of its last known row."""
     skips: bool = False
     """Whether the rest of its transaction cannot be played."""
     mark_at: int = -1
-    """How many statements of the request that was sent succeed before its mark; -1 without one."""
+    """Number of statements of the last request that succeed before its mark; -1 without a mark."""
     before: int = 0
-    """How many statements of ours the request has before the log's own."""
+    """Number of Playhead's statements in the request before those of the log."""
     is_writing: bool = False
     """Whether the last request is not sent completely."""
     answer: Played | None = None
-    """The outcome of that statement."""
+    """The outcome of the current statement."""
     idle_since_ns: int = 0
 
     @property
@@ -113,12 +113,12 @@ class Session:
         return self.unsaid | open_
 
     def was_marked(self) -> None:
-        """The last mark was committed."""
+        """Note that the last mark was committed."""
         for line in self.said:
             self.unsaid.pop(line, None)
 
     def note_earlier(self, step: Step, role: Role) -> None:
-        """Note what a statement of an earlier run has set, if its transaction was committed."""
+        """Note the settings of a statement of an earlier run, if its transaction was committed."""
         if step.expected_error is not None:
             self.was_aborted |= role is Role.BODY
         else:
@@ -132,7 +132,7 @@ class Session:
             self.was_aborted = False
 
     def note_names(self, step: Step) -> None:
-        """Note which statements it has prepared by the protocol, and dropped."""
+        """Note the statements that it has prepared by the protocol, or dropped."""
         if step.name:
             self.named[step.name] = step.sql
         for change in step.changes:
@@ -143,17 +143,17 @@ class Session:
                 self.prepared.pop(name, None)
 
     def was_prepared(self, step: Step) -> bool:
-        """Whether a statement drops another that only an earlier connection of the session had."""
+        """Return whether a statement drops a prepared statement of an earlier connection."""
         return any(each.kind == "deallocate" and each.name in self.named for each in step.changes)
 
     @property
     def waits_for_log(self) -> bool:
-        """Whether it has a transaction open, and it is not known yet what it does next."""
+        """Return whether it has a transaction open, and its next statement is not known yet."""
         return not self.left and self.link is not None and self.link.in_transaction
 
     @property
     def can_pause(self) -> bool:
-        """Whether its connection can be closed and opened again without a difference."""
+        """Return whether its connection can be closed and reopened without a difference."""
         link = self.link
         if link is None or self.is_busy or self.is_sticky:
             return False
@@ -162,13 +162,13 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class LostSession:
-    """A session whose connection is gone."""
+    """A session that has lost its connection."""
 
     session: Session
     doing: Doing
-    """What it did then."""
+    """Its state at that time."""
     backend: int
-    """The process that served it; 0 if there was none."""
+    """The server's process id; 0 if there was none."""
     reason: LinkLost
     has_lost_state: bool = False
-    """Whether it had what a new connection has not: temporary tables, cursors, locks."""
+    """Whether it had state that a new connection lacks: temporary tables, cursors, locks."""

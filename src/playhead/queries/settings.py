@@ -1,4 +1,4 @@
-"""What a session has set and prepared, so that a new connection can be given the same."""
+"""Tracks the settings and prepared statements of a session, to restore them on a new connection."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _OF_TRANSACTION: Final = ("LOCAL", "TRANSACTION", "CONSTRAINTS")
 
 
 class Change(NamedTuple):
-    """One act on what a session has set."""
+    """One change of a session's settings or prepared statements."""
 
     kind: str
     """`set`, `prepare`, `deallocate`, `discard`, `savepoint`, `back`."""
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 def changes_of(sql: SqlText, parameters: Sequence[str | None] | None) -> tuple[Change, ...]:
-    """Return what the statements of a text change in their session, as texts without parameters."""
+    """Return the changes that the statements of a text make in their session, as texts without parameters."""
     return tuple(
         change for part in sql.parts if (change := _change(sql, part, parameters)) is not None
     )
@@ -56,7 +56,7 @@ def _change(sql: SqlText, part: Part, parameters: Sequence[str | None] | None) -
 
 
 def _found(pattern: "re.Pattern[str]", text: str) -> str:
-    """Return the name in a text, as PostgreSQL folds it; empty if there is none."""
+    """Return the name in a text, folded as PostgreSQL does; empty if there is none."""
     found = pattern.match(text)
     if found is None:
         return ""
@@ -65,7 +65,7 @@ def _found(pattern: "re.Pattern[str]", text: str) -> str:
 
 
 def _is_only_set_config(text: str) -> bool:
-    """Whether it does nothing but set, so that it can be sent again."""
+    """Return whether it only calls set_config, so that it can be sent again."""
     if _SET_CONFIG.search(text) is None:
         return False
     return not may_write(_SET_CONFIG.sub("current_setting", text))
@@ -88,23 +88,23 @@ def _literal(value: str | None) -> str:
 
 @dataclass(slots=True)
 class Settings:
-    """What one session has set, also in its open transaction."""
+    """The settings of one session, also in its open transaction."""
 
     prepared: dict[str, str] = field(default_factory=dict)
     """The texts of PREPARE by name."""
     _lasting: dict[str, str] = field(default_factory=dict)
     _open: list[Change] = field(default_factory=list)
-    """What the open transaction has changed."""
+    """The changes of the open transaction."""
 
     def note(self, changes: Sequence[Change]) -> None:
         self._open += changes
 
     def forget_transaction(self) -> None:
-        """The open transaction is played again from its beginning."""
+        """Forget the open transaction, which is played again from its beginning."""
         self._open.clear()
 
     def end(self, *, is_undone: bool) -> None:
-        """The transaction has ended; prepared statements stay also when it is rolled back."""
+        """End the transaction; prepared statements stay even if it is rolled back."""
         for change in self._left():
             match change.kind:
                 case "discard":
@@ -117,13 +117,13 @@ class Settings:
                 case "deallocate":
                     self.prepared.pop(change.name, None)
                 case _ if not is_undone:
-                    # The order of the last ones counts: one may need what another has set.
+                    # The order of the last changes is kept, because one may depend on another.
                     self._lasting.pop(change.name, None)
                     self._lasting[change.name] = change.text
         self._open.clear()
 
     def _left(self) -> Iterator[Change]:
-        """The changes without what a ROLLBACK TO has undone."""
+        """Yield the changes that no ROLLBACK TO has undone."""
         left: list[Change] = []
         for change in self._open:
             if change.kind != "back":
@@ -141,5 +141,5 @@ class Settings:
         return (change for change in left if change.kind != "savepoint")
 
     def texts(self) -> list[str]:
-        """Return what gives a new connection the same."""
+        """Return the texts that restore the state on a new connection."""
         return [*self._lasting.values(), *self.prepared.values()]

@@ -1,4 +1,4 @@
-"""Gives each statement its one outcome, and knows up to which row of the log everything has one."""
+"""Records the outcome of each statement, and up to which row of the log all statements have one."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,32 +30,32 @@ class Settling:
     answers: KeepsAnswers | None = None
     outcomes: Column = field(default_factory=lambda: Column("B"))
     left: int = 0
-    """How many statements have no outcome."""
+    """Number of statements without an outcome."""
     known_to: int = 0
     """The place before which all statements are on the tape."""
     _order: list[int] = field(default_factory=list)
-    """The statements in the order of their rows, without those that were forgotten."""
+    """The statements in the order of their rows, without forgotten ones."""
     _reached: int = 0
-    """How many of them are before the first one without an outcome."""
+    """Number of them before the first one without an outcome."""
     counted_rows: int = 0
     _counted: int = 0
-    """How many rows, and statements in their order, are in entries that were returned."""
+    """Number of rows, and of statements in order, in entries that were returned."""
 
     def grow(self, known_to: int) -> None:
-        """Take the statements that were added to the tape; all before this place are there now."""
+        """Add new statements of the tape; it is complete up to this place now."""
         self.known_to = known_to
         first, end = len(self.outcomes), len(self.tape)
         if first == end:
             return
         self.outcomes.extend(bytes(end - first))
         self.left += end - first
-        # What is counted comes before every statement that is new.
+        # Counted statements come before all new ones.
         self._order = [*self._order[self._counted :], *range(first, end)]
         self._order.sort(key=self.tape.places.__getitem__)
         self._reached = self._counted = 0
 
     def forget(self) -> None:
-        """Forget statements and rows that are in entries, as far as nothing before them is left."""
+        """Forget statements and rows in entries, up to the first one that is not."""
         rest = self._order[self._counted :]
         before = min(rest, default=len(self.outcomes))
         self.outcomes.forget(before)
@@ -63,7 +63,7 @@ class Settling:
         self.log.forget(self.counted_rows)
 
     def settle(self, at: int, played: Played) -> None:
-        """Give a statement its outcome, once."""
+        """Record the outcome of a statement, once."""
         if self.outcomes[at]:
             raise ValueError(
                 f"statement {at} has two outcomes: {self.outcomes[at]}, {played.outcome}"
@@ -76,7 +76,7 @@ class Settling:
             self.answers.note(at, played)
 
     def skip(self, at: int, outcome: Outcome) -> None:
-        """Give an outcome to a statement that is not played in this run."""
+        """Record the outcome of a statement that is not played in this run."""
         self.outcomes[at] = outcome
         self.left -= 1
         self.results.counts[outcome] += 1
@@ -105,14 +105,14 @@ class Settling:
         return self.log.offset_of[place] < reached.get(part, 0)
 
     def ahead(self) -> Counter[Outcome]:
-        """Return the outcomes that are in no entry yet, because a statement before them has none."""
+        """Return the outcomes that are in no entry yet, because an earlier statement has none."""
         found = (Outcome(self.outcomes[at]) for at in self._order[self._counted :])
         return Counter(each for each in found if each)
 
     def settled(
         self, rest: Mapping[TopicPartition, Slice], *, is_last: bool = False
     ) -> list[Entry]:
-        """Return the entries of what has its outcome: of each partition, the beginning of its rest."""
+        """Return the next ledger entries: for each partition, the next rows whose statements have outcomes."""
         order, places = self._order, self.tape.places
         while self._reached < len(order) and self.outcomes[order[self._reached]]:
             self._reached += 1
@@ -150,13 +150,13 @@ class Settling:
             if tally is not None and self.log.offset_of[place] >= tally.rest.from_offset:
                 outcome = Outcome(self.outcomes[at])
                 tally.statements[outcome] += 1
-                # A row can show two acts, such as an error and the cancel that caused it.
+                # A row can show two acts, such as an error and the cancel that has caused it.
                 tally.outcomes[place] = max(outcome, tally.outcomes.get(place, outcome))
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What became of a partition's rows."""
+    """The outcomes of a partition's rows."""
 
     rest: Slice
     rows: int = 0

@@ -1,4 +1,4 @@
-"""Follows the logs of a server, and ships each row once, in transactions with how far each log was shipped."""
+"""Follows the logs of a server, and ships each row once, in transactions with the positions in the logs."""
 
 import re
 import time
@@ -25,17 +25,17 @@ _RETRY_S: Final = 1.0
 
 
 class NotAllShipped(PlayheadError):
-    """Rows of the logs are not in the topics."""
+    """Some rows of the logs are not in the topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShippingSpec:
-    """What is followed, and where it goes."""
+    """The logs to follow, and the topics to write to."""
 
     pattern: str
     """An absolute path, or a pattern of paths."""
     topic: str
-    """With `{db}` in place of the database."""
+    """The topic, with `{db}` in place of the database."""
     name: str
     prefixes: tuple[str, ...]
     partitions: int
@@ -45,16 +45,16 @@ class ShippingSpec:
 
 @dataclass(slots=True)
 class ShippingCounts:
-    """What has been shipped in this run; a row counts when its transaction is committed."""
+    """The counts of this run; a row counts when its transaction is committed."""
 
     rows: int = 0
     bytes: int = 0
     not_understood: int = 0
-    """Rows that are in the topic of rows without a database, as they stand in their file."""
+    """Rows that could not be parsed, which are shipped unchanged to the topic of rows without a database."""
     transactions: int = 0
     outages: int = 0
     beyond_max_topics: int = 0
-    """Rows that are in the topic of rows without a database because no more topics are created."""
+    """Rows in the topic of rows without a database because of --max-topics."""
     first_not_understood: str | None = None
     by_topic: dict[str, int] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class ShippingCounts:
 class Shipping:
     """One run: `run` in one thread, `stop` from any.
 
-    A row is shipped in a transaction with the position behind it, so the next run continues exactly there. After an
+    A row is shipped in a transaction with the position after it, so the next run continues exactly there. After an
     error, it is unknown whether the last transaction was committed: then the ledger is read, and the files are read
     again from the positions in it.
     """
@@ -76,11 +76,11 @@ class Shipping:
     folder: LogFolder | None = None
     too_large: int = 0
     _beyond: int = 0
-    """Rows of the transaction that is being made which go to another topic than their database's."""
+    """Rows of the current transaction that go to another topic than their database's."""
     _stopping: Event = field(default_factory=Event)
 
     def stop(self) -> None:
-        """Ship what was read, and end."""
+        """Ship the rows that were read, and stop."""
         self._stopping.set()
 
     def run(self, *, once: bool) -> None:
@@ -122,7 +122,7 @@ class Shipping:
         )
 
     def _folder_at(self, shipper: RowShipper) -> LogFolder:
-        """The logs, each where the last committed transaction has left it."""
+        """Return the logs, each at the position of the last committed transaction."""
         spec = self.spec
         kept = {
             key: KeptLog(each.sequence, each.position) for key, each in shipper.positions.items()
@@ -130,7 +130,7 @@ class Shipping:
         if self.folder is None:
             self.folder = LogFolder(spec.pattern, spec.prefixes, kept, self.say)
         else:
-            # Whether the last transaction was committed is known from the ledger only.
+            # Only the ledger shows whether the last transaction was committed.
             self.folder.go_back(kept)
         return self.folder
 
@@ -151,7 +151,7 @@ class Shipping:
                 self._stopping.wait(_IDLE_S)
 
     def _steps(self, folder: LogFolder) -> Iterator[tuple[LogFile, list[LocatedRow]]]:
-        """As much as fits into one transaction."""
+        """Yield as many rows as fit into one transaction."""
         rows = size = 0
         while rows < _MOST_ROWS and size < _MOST_BYTES:
             step: Step = folder.step()
@@ -212,12 +212,12 @@ class Shipping:
     # --- at the end
 
     def held(self) -> dict[str, int]:
-        """Bytes at the end of files that are no whole row."""
+        """Return the bytes of incomplete rows at the end of files, by path."""
         logs = self.folder.logs if self.folder is not None else []
         return {str(log.path): log.held_bytes for log in logs if log.held_bytes and not log.is_gone}
 
     def as_document(self) -> dict[str, Any]:
-        """The figures at the end."""
+        """Return the counts as a document."""
         folder, counts = self.folder, self.counts
         return {
             "name": self.spec.name,
@@ -237,21 +237,21 @@ class Shipping:
         }
 
     def need_all(self) -> None:
-        """Raise if something that the logs have, or had, is not in the topics."""
+        """Raise `NotAllShipped` if a part of the logs is, or may be, missing in the topics."""
         found = self.as_document()
         reasons = [
             (found["maybe_lost"], "logs were truncated or replaced before their end was read"),
             (found["unreadable_files"], "files cannot be read"),
-            (found["unknown_files"], "files have no row of a log that is understood"),
+            (found["unknown_files"], "files have no row of a log that can be parsed"),
             (found["too_large"], "rows are too large for their topics"),
             (
                 found["beyond_max_topics"],
-                f"rows are in {topic_of(None, self.spec.topic)}, and not in a topic of their database, by --max-topics",
+                f"rows are in {topic_of(None, self.spec.topic)} instead of the topic of their database (--max-topics)",
             ),
         ]
         said = [f"{count:,} {text}" for count, text in reasons if count]
         if said:
             raise NotAllShipped(
-                f"not everything is in the topics: {'; '.join(said)}",
-                hint="the lines above name them; playhead queries plan counts the gaps in each session's rows",
+                f"a part of the logs is not in the topics: {'; '.join(said)}",
+                hint="see the lines above, and run playhead queries plan to count the gaps in each session's rows",
             )

@@ -1,4 +1,4 @@
-"""What the words of a text of SQL mean for its session, without a parser: transactions, settings, what runs alone."""
+"""Classifies SQL texts by their words, without a parser: transactions, settings, statements that run alone."""
 
 import re
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Part:
     start: int
     end: int
     is_concurrent: bool = False
-    """Whether the word CONCURRENTLY is in it."""
+    """Whether it contains the word CONCURRENTLY."""
 
     def begins_with(self, *words: str) -> bool:
         return self.words[: len(words)] == words
@@ -67,7 +67,7 @@ class Part:
 
     @property
     def undoes(self) -> bool:
-        """Whether it undoes a transaction, or what came after a savepoint."""
+        """Whether it undoes a transaction, or the statements after a savepoint."""
         return self.words[:1] in (("ROLLBACK",), ("ABORT",))
 
     @property
@@ -83,9 +83,9 @@ class SqlText:
     text: str
     parts: tuple[Part, ...]
     outside: str | None
-    """What it does outside of the database, in one word; None for nothing."""
+    """A word for what it does outside of the database; None for nothing."""
     has_escapes: bool = False
-    """Whether it was read with backslashes that escape, and has some."""
+    """Whether it was read with backslashes as escapes, and contains some."""
 
     @property
     def only(self) -> Part | None:
@@ -93,7 +93,7 @@ class SqlText:
 
     @property
     def runs_alone(self) -> bool:
-        """Whether it may refuse to run together with another statement, or commit by itself."""
+        """Whether it may have to run without other statements, or may commit by itself."""
         return any(
             part.begins_with(*words) or part.is_concurrent
             for part in self.parts
@@ -135,7 +135,7 @@ def read_sql(text: str, *, escapes: bool = False) -> SqlText:
     has_escapes = escapes and "\\" in text
     outside = outside_of(text, spans, escapes=escapes)
     if has_escapes and outside is None:
-        # The setting may be another by now: what is outside if it is read in one way is refused.
+        # The setting may have changed, so a text is refused if it acts outside in either reading.
         outside = read_sql(text).outside
     return SqlText(text, tuple(parts), outside, has_escapes)
 
@@ -147,7 +147,7 @@ class _Open:
     start: int
     words: list[str] = field(default_factory=list)
     depth: int = 0
-    """How many parentheses and bodies are open, in which a semicolon does not end the statement."""
+    """Number of open parentheses and bodies, in which a semicolon does not end the statement."""
     is_concurrent: bool = False
 
     def take(self, token: "re.Match[str]") -> None:

@@ -1,15 +1,15 @@
-"""The tokens of a text of SQL, without what is between them."""
+"""Splits an SQL text into tokens, without space and comments."""
 
 import re
 from collections.abc import Iterator
 
-# Possessive: there is one way to read them, and the others would be remembered for every character.
+# Possessive quantifiers: backtracking would take memory for every character.
 _PLAIN_TEXT = "'(?:[^']++|'')*+'"
 _ESCAPED_TEXT = r"'(?:[^'\\]++|''|\\.)*+'"
 
 
 def _tokens(plain: str) -> "re.Pattern[str]":
-    """Return the tokens of SQL, with this form of a plain text."""
+    """Return the pattern of SQL tokens, with this pattern of a plain string."""
     return re.compile(
         rf"""
         (?P<skip>\s+|--[^\n\r]*)
@@ -29,12 +29,12 @@ def _tokens(plain: str) -> "re.Pattern[str]":
 
 _TOKEN = _tokens(_PLAIN_TEXT)
 _TOKEN_WITH_ESCAPES = _tokens(_ESCAPED_TEXT)
-"""With standard_conforming_strings = off, a backslash escapes in plain texts too."""
+"""With standard_conforming_strings = off, a backslash is an escape in plain strings too."""
 _COMMENT_BOUND = re.compile(r"/\*|\*/")
 
 
 def tokens_of(text: str, *, escapes: bool = False) -> "Iterator[re.Match[str]]":
-    """Yield the tokens without space and comments, up to a quote that does not end."""
+    """Yield the tokens without space and comments, up to an unterminated quote."""
     pattern = _TOKEN_WITH_ESCAPES if escapes else _TOKEN
     at = 0
     while at < len(text):
@@ -59,7 +59,7 @@ def _end_of_comment(text: str, at: int) -> int:
 
 
 def without_values(text: str, *, escapes: bool = False) -> str:
-    """Return a text without its values and comments, so that calls of one query have one text."""
+    """Return a text without values and comments, which is equal for all calls of one query."""
     pieces, end = [], 0
     for token in tokens_of(text, escapes=escapes):
         is_value = token["text"] or token["number"]

@@ -1,7 +1,7 @@
-"""The stretches of a log: each is the next piece of it, is due at a pace of its own, and is measured.
+"""The stretches of a log: consecutive parts, each played at its own pace and measured.
 
 A stretch is followed by a run-out at the same pace, which is not measured, so that statements at its end are
-answered under the same load, and transactions that are open there go on.
+answered under the same load, and transactions that are open there continue.
 """
 
 import time
@@ -19,9 +19,9 @@ from playhead.queries.outcome import DIVERGENT, Played
 from playhead.queries.tape import Tape
 
 LEAST_STATEMENTS: Final = 100
-"""Of a stretch: a p99 needs as many."""
+"""Least number of statements of a stretch, as needed for a p99."""
 _RUN_OUT: Final = 10
-"""The part of a stretch's time that its run-out takes: a tenth."""
+"""Length of the run-out as a fraction of the stretch: a tenth."""
 _MOST_UNSENT: Final = 0.02
 _CLOSE: Final = Fraction(11, 10)
 """A pace that held and one that broke the limit are close enough if they differ by a tenth."""
@@ -31,19 +31,19 @@ _NEVER_NS: Final = 1 << 62
 
 @dataclass(slots=True)
 class Stretch:
-    """One stretch, and what was measured of it."""
+    """One stretch, and its measurements."""
 
     pace: Fraction
     seconds: float = 0.0
-    """How long it was to take."""
+    """Its planned duration."""
     statements: int = 0
     unsent: int = 0
-    """Statements that were not sent when its time was over."""
+    """Statements that were not sent within its duration."""
     failed: int = 0
-    """Statements that did not do what they did on the source."""
+    """Statements with another result than on the source."""
     latency: ScheduleError = field(default_factory=ScheduleError)
     player_busy: float = 0.0
-    """The share of its core that this process used."""
+    """The share of a core that this process used."""
     broke: str = ""
     """Why it broke the limit; empty if it held."""
 
@@ -64,7 +64,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Ladder:
-    """Which pace is tried next: twice as fast until one breaks the limit, then between the two."""
+    """Chooses the next pace: doubled until one breaks the limit, then between the two."""
 
     held: Fraction | None = None
     """The fastest pace that held."""
@@ -72,7 +72,7 @@ class Ladder:
     """The slowest pace that broke the limit."""
 
     def next(self) -> Fraction | None:
-        """Return the next pace; None if no other is worth a try."""
+        """Return the next pace; None if the search has ended."""
         held, broke = self.held, self.broke
         if broke is None:
             return Fraction(1) if held is None else held * 2
@@ -88,16 +88,16 @@ class Ladder:
 
 
 class StretchList(DueList):
-    """The statements of one stretch after the other; nothing is due between them."""
+    """The due list of one stretch after the other; nothing is due between stretches."""
 
     def __init__(self, tape: Tape, outcomes: Column, step_ns: int) -> None:
         self._step_us = step_ns // 1_000
         self._of = array("L", [0]) * len(tape)
-        """For each statement, in which stretch it is measured, from 1 on; 0 if in none."""
+        """For each statement, the number of the stretch that measures it, from 1; 0 if none."""
         self._number = 0
         self._tried = Fraction(1)
         self._from_us, self._end_us, self._to_us = 0, 0, 0
-        """In the log's time: where the stretch begins, where it ends, and where its run-out ends."""
+        """In the log's time: the beginning of the stretch, its end, and the end of its run-out."""
         self._is_measured = False
         self.stretch = Stretch(self._tried)
         self.is_open = False
@@ -121,7 +121,7 @@ class StretchList(DueList):
 
     @property
     def end_ns(self) -> int:
-        """When the stretch ends; never while it is not known where."""
+        """When the stretch ends; infinite while the end is unknown."""
         return _NEVER_NS if self._is_measured else self._due_ns(self._end_us)
 
     @property

@@ -1,4 +1,4 @@
-"""Sends what a session plays, and gives a new connection what the old one had."""
+"""Sends the statements of a session, and restores its state on a new connection."""
 
 import time
 from collections import deque
@@ -19,18 +19,18 @@ _CANCELED: Final = "57014"
 
 
 class Talk:
-    """The talking part of a player."""
+    """The part of a player that sends to the server."""
 
     def __init__(self, tape: Tape, rules: PlayRules) -> None:
         self.tape, self.rules = tape, rules
         self.links = Connections(rules.connect, rules.most_connections, self._opened, self._lost)
         self.lost: deque[LostSession] = deque()
-        """Sessions whose connection is gone."""
+        """Sessions that have lost their connection."""
         self.flying = 0
-        """How many requests wait for their answer."""
+        """Number of unanswered requests."""
         self.progress_ns = time.monotonic_ns()
         self.ready: deque[Session] = deque()
-        """Sessions that may be able to go on."""
+        """Sessions that may be able to continue."""
 
     def _is_marked_alone(self, session: Session) -> bool:
         step, link = session.step, session.link
@@ -72,7 +72,7 @@ class Talk:
         abort_point("queries.sent")
 
     def _tell(self, session: Session, text: str) -> None:
-        """Send a text of our own."""
+        """Send a text that is not from the log."""
         assert session.link is not None  # noqa: S101
         self.flying += 1
         session.sent_ns = time.monotonic_ns()
@@ -108,7 +108,7 @@ class Talk:
     # --- new connections
 
     def _opened(self, session: Session) -> None:
-        """Give a new connection what the old one had."""
+        """Restore the state of the session on its new connection."""
         self.progress_ns = time.monotonic_ns()
         marks = self.rules.marks
         session.texts = [marks.lock()] if marks is not None else []
@@ -136,7 +136,7 @@ class Talk:
             self.links.close(session)
 
     def _lost(self, session: Session, reason: LinkLost) -> None:
-        """Note that a connection is gone; the watchdog finds out what became of its transaction."""
+        """Note a lost connection; the watchdog finds out whether its transaction was committed."""
         doing = session.doing
         if doing not in (Doing.IDLE, Doing.CONNECTING):
             self.flying -= 1

@@ -1,9 +1,8 @@
-"""The tape: the statements of a log in a file, with what the player needs of each in memory.
+"""The tape: the statements of a log in a file, with a few numbers of each in memory for the player.
 
-A log is read once. What a statement means to transactions, to its session and to the server is decided
-here, so that the player decides nothing while it plays. In memory there are a few numbers for each
-statement; its text stays in the file. A log that is followed has a tape that grows, whose beginning is
-forgotten.
+A log is read once. The role of a statement for transactions, its session and the server is decided here, so
+that the player decides nothing while it plays. The texts stay in the file. The tape of a followed log grows, and
+its beginning is forgotten.
 """
 
 import marshal
@@ -26,7 +25,7 @@ from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
 
 FORCE: Final = "SELECT CAST('this failed on the source' AS pg_catalog.int4)"
-"""What undoes a success that the source did not have."""
+"""A text that fails, to undo a success that the source did not have."""
 FORCED: Final = "22P02"
 """The SQLSTATE of `FORCE`."""
 _ROLLBACK: Final = "ROLLBACK"
@@ -46,7 +45,7 @@ _OFF: Final = ("off", "of", "false", "no", "0", "f", "n")
 
 
 class Flag(IntFlag):
-    """What a statement means to its session and to the server."""
+    """Properties of a statement for its session and the server."""
 
     WRITES = 1
     """It may change something."""
@@ -55,15 +54,15 @@ class Flag(IntFlag):
     CONTROLS = 4
     """It begins or ends a transaction."""
     STANDS_IN = 8
-    """It failed on the source and cannot be played: what is sent instead fails, so that its transaction does."""
+    """It failed on the source and cannot be played: a failing text is sent instead, so that its transaction fails."""
     STICKY = 16
-    """It leaves something in its session that a new connection would not have."""
+    """It leaves state in its session that a new connection would lack."""
     UNLOCKS = 32
     """It may release the advisory locks of its session."""
     FORCES = 64
     """If it succeeds although it failed on the source, it is undone."""
     WITHDRAWS = 128
-    """It cannot be played and ends a transaction, of which something may be played: all of it is rolled back."""
+    """It cannot be played and ends a transaction that is partly played: the transaction is rolled back."""
 
 
 class Step(NamedTuple):
@@ -71,7 +70,7 @@ class Step(NamedTuple):
 
     session: int
     line: int
-    """The line of its row, and the number of the piece."""
+    """The line of its row, and the number of its part of the text."""
     place: int
     act: Act
     sql: str
@@ -81,43 +80,43 @@ class Step(NamedTuple):
     duration_us: int | None
     flags: Flag
     commit_at: int
-    """Where the mark goes into the text: before its last COMMIT; -1 for nowhere."""
+    """Position of the mark in the text, before its last COMMIT; -1 without a mark."""
     parts: int
-    """Of how many statements the text consists."""
+    """Number of statements in the text."""
     query: int
-    """The number of its query, which is the text without its values."""
+    """The number of its query (the text without values)."""
     changes: tuple[Change, ...]
-    """What it changes in its session."""
+    """The changes in its session."""
 
 
 @dataclass(slots=True)
 class Tape:
-    """The statements by their number, in the order in which the log shows their ends."""
+    """The statements by number, in the order in which the log shows their ends."""
 
     numbers: Numbering
     texts: Texts
     sessions: dict[int, str] = field(default_factory=dict)
     session_count: int = 0
-    """How many there were, also those that are forgotten."""
+    """Number of statements, including forgotten ones."""
     places: Column = field(default_factory=Column)
     lines: Column = field(default_factory=Column)
     due_us: Column = field(default_factory=Column)
     session_of: Column = field(default_factory=Column)
     roles: Column = field(default_factory=lambda: Column("B"))
     reasons: Column = field(default_factory=lambda: Column("B"))
-    """For each statement, why it is not played, as a number of `words`; 0 if it is."""
+    """For each statement, why it is not played, as a number of `words`; 0 if it is played."""
     words: list[str] = field(default_factory=lambda: [""])
     skipped: Counter[str] = field(default_factory=Counter)
-    """How many statements are not played, by reason."""
+    """Number of statements that are not played, by reason."""
     stand_ins: Counter[str] = field(default_factory=Counter)
-    """Those of them for which something else is played."""
+    """Statements for which another text is played."""
     queries: list[str] = field(default_factory=list)
     examples: list[bytes] = field(default_factory=list)
     """For each query, its first statement."""
     users: set[str] = field(default_factory=set)
     databases: set[str] = field(default_factory=set)
     uncertain_writes: int = 0
-    """Writes outside of transactions whose end the log does not show: their order is not known."""
+    """Writes outside of transactions whose end the log does not show, so that their order is unknown."""
     overlapping_writes: int = 0
     """Writes outside of transactions that ran at the same time as others."""
     most_sessions: int = 0
@@ -152,7 +151,7 @@ class Tape:
 
 def step_of(text: bytes) -> Step:
     """Read a statement of a tape."""
-    stored = marshal.loads(text)  # noqa: S302  We wrote it into a file of our own.
+    stored = marshal.loads(text)  # noqa: S302  Written by this process into its own file.
     session, line, place, act, sql, parameters, name, error, duration, flags, *rest = stored
     *rest, changes = rest
     meant = (error, duration, Flag(flags), *rest, tuple(Change(*each) for each in changes))
@@ -182,7 +181,7 @@ class TapeWriter:
         self._last_write_end_us = 0
 
     def write(self, statements: Iterable[Statement]) -> Tape:
-        """Write all statements of a log that has an end."""
+        """Write all statements of a complete log."""
         self.add(statements)
         self.tape.numbers.seal()
         if isinstance(self.tape.texts, FiledTexts):
@@ -190,7 +189,7 @@ class TapeWriter:
         return self.tape
 
     def add(self, statements: Iterable[Statement], *, read_to: int | None = None) -> None:
-        """Write more statements; one whose end is not known had not ended at the place `read_to`."""
+        """Write more statements; one with an unknown end had not ended at the place `read_to`."""
         for statement in statements:
             session = self._session_of(statement)
             sql = read_sql(statement.sql, escapes=session.escapes)
@@ -270,11 +269,11 @@ class TapeWriter:
     def _stand_in(
         self, statement: Statement, sql: SqlText, session: SessionOnTape, reason: str
     ) -> Flag:
-        """Say what is played instead of a statement of a transaction, if it cannot be played itself."""
+        """Return the flag for a text that is played instead of a statement of a transaction that cannot be played."""
         if not reason or not session.is_open or session.left_out or not _has_text(statement):
             return Flag(0)
         if statement.expected_error is not None and not sql.controls:
-            return Flag.STANDS_IN  # Its transaction failed on the source because of it.
+            return Flag.STANDS_IN  # It made its transaction fail on the source.
         closes = any(part.closes for part in sql.parts)
         return Flag.STANDS_IN | Flag.WITHDRAWS if closes and self._is_growing else Flag(0)
 
@@ -289,7 +288,7 @@ class TapeWriter:
     ) -> Role:
         was_open, is_played = session.is_open, not session.left_out
         if was_open and is_played and reason and any(part.closes for part in sql.parts):
-            for each in session.played:  # It is played as a whole or not at all.
+            for each in session.played:  # A transaction is played as a whole or not at all.
                 self.tape.reasons[each] = self._word(reason)
             self.tape.skipped[reason] += len(session.played)
         session.go_on(statement, sql, reason)
@@ -375,7 +374,7 @@ def _has_text(statement: Statement) -> bool:
 
 
 def _flags(statement: Statement, sql: SqlText, *, writes: bool, was_open: bool) -> tuple[Flag, int]:
-    """Return the flags of a statement, and where a mark goes into its text."""
+    """Return the flags of a statement, and the position of the mark in its text."""
     if not _has_text(statement):
         return Flag(0), -1
     commits = [part.start for part in sql.parts if part.keeps_changes]

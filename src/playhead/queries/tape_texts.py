@@ -1,4 +1,4 @@
-"""Where the statements of a tape are kept: in a file if the log has an end, in memory while it is followed."""
+"""Stores the statements of a tape: in a file for a complete log, in memory for a followed log."""
 
 import mmap
 import tempfile
@@ -7,21 +7,21 @@ from typing import Protocol
 
 
 class Texts(Protocol):
-    """The statements as bytes, by their numbers."""
+    """The statements as bytes, by number."""
 
     def add(self, text: bytes, /) -> None: ...
 
     def __getitem__(self, number: int, /) -> bytes: ...
 
     def forget(self, before: int, /) -> None:
-        """Allow that those before this number are not kept."""
+        """Allow the statements before this number to be removed."""
         ...
 
 
 class FiledTexts(Texts):
-    """In a file, which is read when `close` was called.
+    """Statements in a file, which is read after `close`.
 
-    It has no name: that would stay behind a run that is killed, with all values of the log.
+    The file has no name, because a named file would be left by a killed run, with all values of the log.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class FiledTexts(Texts):
         self._offsets.append(self._offsets[-1] + len(text))
 
     def close(self) -> None:
-        """Nothing more is added."""
+        """End writing, and prepare for reading."""
         with self._out:
             self._out.flush()
             if self._offsets[-1]:
@@ -44,11 +44,11 @@ class FiledTexts(Texts):
         return self._bytes[self._offsets[number] : self._offsets[number + 1]]
 
     def forget(self, before: int, /) -> None:
-        """Keep all: the file ends with the run."""
+        """Do nothing, because the file ends with the run."""
 
 
 class HeldTexts(Texts):
-    """In memory, until they are forgotten."""
+    """Statements in memory, until they are forgotten."""
 
     def __init__(self) -> None:
         self._texts: dict[int, bytes] = {}

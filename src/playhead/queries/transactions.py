@@ -1,4 +1,4 @@
-"""Which statements of a session are one transaction on the source, and whether it is played."""
+"""Groups the statements of a session into the transactions of the source, and decides which are played."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,21 +16,21 @@ _PIECE_BITS: Final = 16
 
 
 class Refuse(Protocol):
-    """Says why a statement is not played."""
+    """A function that returns why a statement is not played."""
 
     def __call__(self, statement: Statement, sql: SqlText, /, *, is_inside: bool = False) -> str:
-        """Return a word; empty if it is played. `is_inside` a transaction that is played."""
+        """Return a word; empty if it is played. `is_inside`: the statement is in a transaction that is played."""
         ...
 
 
 def row_line(line: int) -> int:
-    """Return the line of the log's row from a line of the tape, which also has the number of the piece."""
+    """Return the line of the log's row from a line of the tape, which also contains the number of the part."""
     return line >> _PIECE_BITS
 
 
 @dataclass(slots=True)
 class SessionOnTape:
-    """What is known of a session while its statements are written to the tape."""
+    """The state of a session while its statements are written to the tape."""
 
     number: int
     escapes: bool
@@ -42,15 +42,15 @@ class SessionOnTape:
     played: list[int] = field(default_factory=list)
     """The statements of the open transaction that are played."""
     begin: str = "BEGIN"
-    """What begins a transaction like the open one."""
+    """The text that begins a transaction like the open one."""
     has_undone: bool = False
     """Whether its last transaction has released locks before its end, by an error or by ROLLBACK TO."""
     last_due: int = 0
 
     def pieces(self, statement: Statement, sql: SqlText) -> Iterator[Statement]:
-        """Divide a text behind each end of a transaction: a mark can prove one transaction only.
+        """Split a text after each end of a transaction, because a mark can prove one transaction only.
 
-        COMMIT AND CHAIN becomes a COMMIT and a BEGIN. What failed is not divided, because the log does not say
+        COMMIT AND CHAIN becomes a COMMIT and a BEGIN. A failed text is not split, because the log does not show
         where it failed.
         """
         texts = [sql.text]
@@ -102,18 +102,18 @@ class SessionOnTape:
         reason = refuse(statement, sql, is_inside=self.is_open)
         if not reason and _stays_if_it_succeeds(statement, sql, is_inside=self.is_open):
             return FAILED
-        # Without it, its transaction would be committed here.
+        # Without this statement, its transaction would be committed on the target.
         fails = self.is_open and statement.expected_error is not None
         return "" if fails and reason == "filter-select" else reason
 
     def _is_cut(self, statement: Statement, sql: SqlText) -> bool:
-        """Whether its transaction began before the log, or before the span."""
+        """Return whether its transaction began before the log or the span."""
         first = next((part for part in sql.parts if part.opens or part.closes), None)
         is_new = first is not None and first.opens
         return statement.in_transaction and not self.is_open and not is_new
 
     def go_on(self, statement: Statement, sql: SqlText, reason: str) -> None:
-        """Note whether a transaction is open behind a statement."""
+        """Note whether a transaction is open after a statement."""
         if statement.act is Act.DISCONNECT:
             self.is_open = False
         elif statement.act in (Act.QUERY, Act.EXECUTE):
@@ -146,7 +146,7 @@ def _has_several(sql: SqlText) -> bool:
 
 
 def _stays_if_it_succeeds(statement: Statement, sql: SqlText, *, is_inside: bool) -> bool:
-    """Whether it failed on the source, and could not be undone here if it succeeds."""
+    """Return whether it failed on the source, and could not be undone if it succeeded on the target."""
     if statement.expected_error is None or is_unread(statement):
         return False
     is_kept = sql.controls or (sql.runs_alone and not is_inside)
@@ -154,6 +154,6 @@ def _stays_if_it_succeeds(statement: Statement, sql: SqlText, *, is_inside: bool
 
 
 def is_unread(statement: Statement) -> bool:
-    """Whether the server did not run anything of it, because it could not read it."""
+    """Return whether the server ran nothing of it, because it could not parse it."""
     is_syntax = statement.expected_error == SYNTAX_ERROR
     return is_syntax and not understand(statement.sql).is_understood

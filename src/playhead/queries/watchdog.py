@@ -1,4 +1,4 @@
-"""Keeps a run going: rolls back what overtook, asks what lost connections did, waits for a server that is away."""
+"""Keeps a run going: resolves deadlocks with the gate, the fate of lost connections, and server outages."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _MOST_LOSSES: Final = 3
 
 @dataclass(slots=True)
 class Watchdog:
-    """Looks after a player between its turns."""
+    """Checks a player between its turns."""
 
     player: Player
     helper: Helper
@@ -34,7 +34,7 @@ class Watchdog:
     _fates: list[tuple[LostSession, "Future[Any]"]] = field(default_factory=list)
 
     def look(self) -> None:
-        """Do what is to be done now; raise `Unavailable` if the server is away."""
+        """Run the checks that are due; raises `Unavailable` if the server is unavailable."""
         now = time.monotonic_ns()
         if now - self._looked_ns < _LOOK_EVERY_NS:
             return
@@ -48,13 +48,13 @@ class Watchdog:
     # --- lost connections
 
     def _ask_fates(self) -> None:
-        """Ask what became of the transactions of lost sessions."""
+        """Query whether the transactions of lost sessions were committed."""
         player = self.player
         while player.lost:
             lost = player.lost.popleft()
             self._notice_limit(lost)
             control = self.helper.control
-            # Its process has ended if another session of ours has the number now.
+            # Its process has ended if another session has the same process id now.
             backend = 0 if lost.backend in player.links.by_backend else lost.backend
             if lost.doing is Doing.CONNECTING:
                 asked = self.helper.ask(control.answers)
@@ -65,7 +65,7 @@ class Watchdog:
             self._fates.append((lost, asked))
 
     def _notice_limit(self, lost: LostSession) -> None:
-        """Open fewer connections at once if the server takes no more."""
+        """Reduce the limit of connections if the server accepts no more."""
         said = lost.reason.reason
         if lost.doing is Doing.CONNECTING and ("too many" in said or "slots are reserved" in said):
             self.player.links.most = max(1, self.player.links.open)
@@ -81,7 +81,7 @@ class Watchdog:
         self._fates = waiting
 
     def _decide(self, lost: LostSession, line: int | None) -> None:
-        """Give outcomes to what was committed or is in doubt, and play the rest again."""
+        """Record outcomes for committed and doubtful statements, and play the rest again."""
         player, session = self.player, lost.session
         player.progress_ns = time.monotonic_ns()
         if lost.doing is Doing.CONNECTING:
@@ -118,7 +118,7 @@ class Watchdog:
             yield from ((at, Outcome.LOST) for at in left)
 
     def _is_in_doubt(self, session: Session) -> bool:
-        """Whether the statement that was playing may have been committed without a mark."""
+        """Return whether the current statement may have been committed without a mark."""
         step, player = session.step, self.player
         if step is None:
             return False
@@ -136,7 +136,7 @@ class Watchdog:
             self.player.results.in_doubt.append(text)
 
     def _note(self, what: str) -> None:
-        """Let a later run know it too, before anything goes on."""
+        """Store an incident in the ledger before the run continues, so that later runs count it."""
         if self.player.rules.marks is not None:
             self.helper.ask(self.helper.control.note, self.run, what).result()
 
@@ -159,14 +159,15 @@ class Watchdog:
         self._asked = self.helper.ask(self.helper.control.blockers, backends)
 
     def _owner(self) -> Session | None:
-        """Return the session for which all others wait."""
+        """Return the session that all others wait for."""
         number = self.player.owners.get(self.player.first_number())
         return None if number is None else self.player.sessions[number]
 
     def _roll_back(self, blockers: Mapping[int, tuple[int, ...]]) -> None:
         """Roll back the transactions that the first one waits for, if they wait for it at the gate.
 
-        So it is with those of which the log does not show how they go on: it had nothing to wait for there.
+        This also applies to transactions whose continuation the log does not show: on the source, the first one did
+        not wait for them.
         """
         player, owner = self.player, self._owner()
         if owner is None or owner.link is None or owner.doing is not Doing.PLAYING:
@@ -184,11 +185,11 @@ class Watchdog:
             if not (session.is_held or session.waits_for_log):
                 continue
             if owner.playing in player.tape.is_uncertain:
-                # The log does not say that it came first, and it did not, or it would not wait now.
+                # The log does not show that it came first, and it did not, because otherwise it would not wait now.
                 player.release(player.water.low)
                 return
             if session.awaits:
-                # It had released the lock on the source, as ROLLBACK TO does, and need not wait for the owner.
+                # On the source it had released the lock, as by ROLLBACK TO, and need not wait for the owner.
                 player.release(player.first_number())
                 return
             player.results.overtaken += 1
@@ -197,7 +198,7 @@ class Watchdog:
     # --- when nothing moves
 
     def _get_going(self) -> None:
-        """Find something that can go on if nothing does."""
+        """If no session can continue, choose one that may."""
         player, owner = self.player, self._owner()
         if player.lost or self._fates or player.due.waits_for_time:
             return
@@ -213,7 +214,7 @@ class Watchdog:
             player.release(player.first_number())
 
     def _free_one(self, owner: Session | None) -> bool:
-        """Roll back a transaction that waits at the gate, for the sake of one that needs its connection."""
+        """Roll back a transaction that waits at the gate, to free its connection for another session."""
         player = self.player
         at_gate = [
             each

@@ -1,4 +1,4 @@
-"""What a log holds, and what a plan says of it and of its target."""
+"""The content of a log, and the notes of a plan on it and on its target."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,21 +15,21 @@ from playhead.server import ServerFacts
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a log holds, as it was read for a plan."""
+    """The content of a log, as read for a plan."""
 
     log: Log
     tape: Tape
 
     @property
     def skipped(self) -> Counter[str]:
-        """How many statements are not played, by reason."""
+        """Number of statements that are not played, by reason."""
         return self.tape.skipped
 
 
 def notes_of(
     workload: Workload, order: Order, server: ServerFacts, beside: ServerFacts | None = None
 ) -> Iterator[Note]:
-    """Say what of the log cannot be played as it was, and what the target leads to."""
+    """Yield notes on the parts of the log that cannot be played as on the source, and on the target."""
     counts, tape = workload.log.reader.counts, workload.tape
     for reason, count in sorted(workload.skipped.items()):
         weight: Weight = "info" if reason.startswith("filter") else "warn"
@@ -37,24 +37,22 @@ def notes_of(
     if counts.lost:
         yield Note("lost-rows", f"{counts.lost:,} rows of sessions are missing in the log")
     if workload.log.misplaced:
-        text = f"{workload.log.misplaced:,} rows stand behind rows that were written later: "
-        yield Note("misplaced-rows", f"{text}their order is not known")
+        text = f"{workload.log.misplaced:,} rows come after rows that were written later: "
+        yield Note("misplaced-rows", f"{text}their order is unknown")
     for why, count in sorted(counts.not_rows.items()):
         yield Note("unread", f"{count:,} rows cannot be read: {why}")
     if counts.open_at_begin:
         text = f"{counts.open_at_begin:,} sessions were open before the log begins: "
-        yield Note("open-before", f"{text}their settings, such as search_path, are not known")
+        yield Note("open-before", f"{text}their settings, such as search_path, are unknown")
     if order == "commit" and tape.overlapping_writes:
         text = f"{tape.overlapping_writes:,} writes outside of transactions ran at the same time as others: "
         yield Note(
             "no-order",
-            f"{text}where two of them change one row, the log does not say which came first",
+            f"{text}if two of them change one row, the log does not show which came first",
         )
     if order == "commit" and tape.uncertain_writes:
         text = f"{tape.uncertain_writes:,} writes outside of transactions have no end in the log: "
-        yield Note(
-            "no-end", f"{text}log durations (log_min_duration_statement = 0) for a certain order"
-        )
+        yield Note("no-end", f"{text}set log_min_duration_statement = 0 to log the order")
     users = sorted(tape.users - {""})
     if len(users) > 1:
         text = (
@@ -72,7 +70,7 @@ def notes_of(
 
 
 def deleted_rows(partitions: Sequence[PartitionPlan]) -> Iterator[Note]:
-    """Say that a topic has lost rows before those that are played: the tables may depend on them."""
+    """Yield a note if a topic has lost earlier rows, on which the tables may depend."""
     gone = [each for each in partitions if each.from_offset == each.earliest > 0]
     if not gone:
         return

@@ -1,1 +1,1 @@
-"""PostgreSQL's statement logs: the rows of any form and any version, and the statements that they show."""
+"""Reads PostgreSQL's statement logs: rows of every log format and version, and the statements in them."""

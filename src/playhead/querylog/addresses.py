@@ -1,4 +1,4 @@
-"""Where a row belongs: its session, its database and its time, read without the rest of the row."""
+"""Reads session, database and time of a row, without parsing the rest of the row."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -9,11 +9,11 @@ from playhead.querylog.rows import NotARow
 from playhead.querylog.shapes import read_row
 
 UNMATCHED: Final = "unmatched"
-"""The topic's part for rows without a database, as the older tool has it."""
+"""The topic's part for rows without a database, as in the older tool."""
 
 
 class Address(NamedTuple):
-    """What a shipper has to know of a row."""
+    """The parts of a row that a shipper needs."""
 
     session: bytes
     database: str | None
@@ -21,7 +21,7 @@ class Address(NamedTuple):
 
 
 def address_of(row: bytes, prefix: str | None = None) -> Address:
-    """Return where a row belongs; raises `NotARow`."""
+    """Return session, database and time of a row; raises `NotARow`."""
     found = CSV_ADDRESS.match(row)
     if found is not None:
         return Address(found[3], _database(found[2]), time_us(found[1].decode()))

@@ -1,4 +1,4 @@
-"""What became of every row of a log: the sum of the outcomes is the number of rows."""
+"""Counts of a log's rows by outcome; the outcomes add up to the number of rows."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class RowOutcome(Enum):
-    """What became of a row. Each row has exactly one."""
+    """The outcome of a row; each row has exactly one."""
 
     STATEMENT = "a statement"
     JOINED = "the duration of the statement before it"
@@ -27,15 +27,15 @@ class Counts:
 
     rows: Counter[RowOutcome] = field(default_factory=Counter)
     statements: Counter[str] = field(default_factory=Counter)
-    """What was given out, by its act."""
+    """Statements by act."""
     unplayable: Counter[str] = field(default_factory=Counter)
-    """By the words of `UNPLAYABLE`."""
+    """Statements that cannot be played, by the words of `UNPLAYABLE`."""
     lost: int = 0
     """Rows that are missing, as gaps in the sessions' line numbers show."""
     open_at_begin: int = 0
-    """Sessions whose beginning the log does not show; what they had set before is not known."""
+    """Sessions that began before the log; their earlier settings are unknown."""
     not_rows: Counter[str] = field(default_factory=Counter)
-    """Why a row was not understood."""
+    """Reasons why rows could not be parsed."""
     perhaps_cut: int = 0
     """Values that end in `...` and were played, because the session had longer ones that do not."""
 

@@ -1,4 +1,4 @@
-"""A log's bytes, as they grow, cut into rows. Every byte belongs to a row, also the damaged ones."""
+"""Splits the bytes of a growing log into rows; every byte belongs to a row, damaged ones included."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Final, Literal
 from playhead.querylog.stderr_prefix import Prefix, prefix_of
 
 LogForm = Literal["csvlog", "jsonlog", "stderr"]
-# Possessive: there is one way to read it, and the others would be remembered for every byte.
+# Possessive quantifiers: backtracking would take memory for every byte.
 _QUOTED: Final = rb'(?:[^"]++|"")*+'
 _TEXT: Final = rb'(?:"' + _QUOTED + rb'"|)'
 CSV_ADDRESS: Final = re.compile(
@@ -34,13 +34,13 @@ There, the first quote that is not doubled is the last one, and a comma or the e
 """
 _LINES_TOLD_BY: Final = 100
 LONGEST_ROW: Final = 1 << 26
-"""A longer row is not kept: a file without an end of a line must not fill the memory."""
+"""Longest row in bytes; a longer one is not kept, because a file without line ends must not fill the memory."""
 
 
 class LongRow(bytes):
-    """Stands for a row that is too long: a sentence that no reader takes for a row.
+    """Replaces a row that is too long with a sentence that no reader parses as a row.
 
-    Parts of the row would be worse. Who wrote its text could have written a part that looks like another row.
+    The first part of the row would be unsafe, because the author of its text can make it look like another row.
     """
 
     length: int
@@ -54,33 +54,33 @@ class LongRow(bytes):
 
 @dataclass(slots=True)
 class RowCutter:
-    """Cuts what it is fed into rows, and keeps the row that is not complete."""
+    """Splits received bytes into rows, and keeps the incomplete row."""
 
     begins: Callable[[bytes], bool | None]
-    """Whether a line begins a row; None where it certainly does, also inside of quotes."""
+    """Returns whether a line begins a row; None if it certainly does, even inside quotes."""
     has_quotes: bool = False
     ends_late: bool = False
-    """That a row is complete is known when the next one begins."""
+    """Whether a row is known to be complete only when the next one begins."""
     longest: int = LONGEST_ROW
     _rows: list[bytes] = field(default_factory=list)
     _open: bytearray = field(default_factory=bytearray)
-    """The row that is not complete, without what was dropped."""
+    """The incomplete row, without dropped bytes."""
     _line_at: int = 0
-    """Where the line begins in it whose end is not there yet."""
+    """Start of the incomplete line in the row."""
     _is_quoted: bool = False
     _dropped: int = 0
-    """Bytes of the row that are not kept, because it is too long."""
+    """Dropped bytes of a row that is too long."""
     _dropped_lines: int = 0
     _is_mid_line: bool = False
-    """The beginning of the line was dropped."""
+    """Whether the beginning of the line was dropped."""
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes the row has that is not complete."""
+        """Number of bytes of the incomplete row."""
         return self._dropped + len(self._open)
 
     def take(self, data: bytes) -> list[bytes]:
-        """Return the rows that are complete now, each with the end of its line."""
+        """Return the rows that these bytes complete, each with its line end."""
         lines = data.split(b"\n")
         last = lines.pop()
         for line in lines:
@@ -90,13 +90,13 @@ class RowCutter:
         return self._taken()
 
     def end(self) -> list[bytes]:
-        """Nothing follows for now: return the row whose end only the next row would have shown."""
+        """Return the last row, if only the next row would show that it is complete."""
         if self.ends_late and self._line_at == len(self._open) and not self._is_mid_line:
             self._close()
         return self._taken()
 
     def rest(self) -> bytes:
-        """Give up the row that is not complete."""
+        """Return and forget the incomplete row."""
         self._close()
         self._is_quoted = self._is_mid_line = False
         return next(iter(self._taken()), b"")
@@ -174,7 +174,7 @@ def cutter_of(form: LogForm, prefix: str | None = None) -> RowCutter:
 
 
 def _row_begins(prefix: Prefix) -> Callable[[bytes], bool]:
-    """A line that belongs to no row of the server is a row by itself, which is not understood."""
+    """Return a function that tells whether a line begins a row; a line without a known form is its own row."""
 
     def begins(line: bytes) -> bool:
         if line.startswith(b"\t"):
@@ -185,7 +185,7 @@ def _row_begins(prefix: Prefix) -> Callable[[bytes], bool]:
 
 
 def form_of(beginning: bytes) -> LogForm:
-    """Tell a log's form by its first lines; the very first ones may be the rest of something."""
+    """Return a log's format, by its first lines; the very first ones may be the rest of a row."""
     for line in beginning.split(b"\n", _LINES_TOLD_BY)[:_LINES_TOLD_BY]:
         if line.startswith(b"{"):
             return "jsonlog"
@@ -195,7 +195,7 @@ def form_of(beginning: bytes) -> LogForm:
 
 
 def rows_of(parts: Iterator[bytes], cutter: RowCutter) -> Iterator[bytes]:
-    """Yield all rows of a log that is complete, the last one also where it is not."""
+    """Yield all rows of a complete log, including an incomplete last row."""
     for part in parts:
         yield from cutter.take(part)
     yield from cutter.end()

@@ -1,4 +1,4 @@
-"""What a row gives to play: its text with its parameters, or why it cannot be played."""
+"""Returns the statement of a row with its parameters, or the reason why it cannot be played."""
 
 import re
 from typing import Final, NamedTuple
@@ -31,11 +31,11 @@ _COMMANDS: Final = frozenset(
 _COPY: Final = re.compile(r"\bcopy\b", re.IGNORECASE)
 AMBIGUOUS: Final = "ambiguous-name"
 _CLIPPED: Final = 3
-"""A value is cut at a character's border, at most this number of bytes before the limit."""
+"""A value is truncated between characters, at most this number of bytes before the limit."""
 
 
 class Given(NamedTuple):
-    """The first four are the beginning of a `Statement`."""
+    """The statement of a row; the first four fields are those of a `Statement`."""
 
     act: Act
     sql: str
@@ -46,14 +46,14 @@ class Given(NamedTuple):
 
 
 def query_of(text: str) -> Given:
-    """What the simple protocol sends."""
+    """Return the statement of the simple protocol."""
     return Given(Act.QUERY, text, unplayable=_copied(text))
 
 
 def execution(
     session: Session, row: LogRow, text: str, counts: Counts, *, is_error: bool = False
 ) -> Given:
-    """What the extended protocol executes, with the parameters that the row has beside it."""
+    """Return the statement of the extended protocol, with the parameters of the row."""
     copied = _copied(text)
     if copied is not None:
         return Given(Act.EXECUTE, text, unplayable=copied)
@@ -66,10 +66,10 @@ def execution(
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether the name in front of a text may have been longer: clients choose it, and the log does not quote it.
+    """Return whether the name before a text may have been longer: clients choose it, and the log does not quote it.
 
-    `execute NAME: TEXT` is cut at its first colon. If a statement stands behind a later one too, the server may
-    have executed that one.
+    `execute NAME: TEXT` is split at its first colon. If a statement follows a later colon too, the server may have
+    executed that statement.
     """
     cuts = [at for found in _CUT.finditer(text) if _may_begin(text, at := found.end())]
     return len(cuts) > _MOST_CUTS or any(sql_text.understand(text[at:]).kinds for at in cuts)
@@ -98,17 +98,17 @@ def _needs_parameters(text: str) -> bool:
 
 
 def _copied(text: str) -> str | None:
-    """COPY FROM STDIN has its data behind it, which no log has."""
+    """Return the reason for COPY FROM STDIN, whose data is in no log; None for other statements."""
     if _COPY.search(text) is None or not sql_text.understand(text).has_copy_data:
         return None
     return "copy-data"
 
 
 def _perhaps_cut(session: Session, values: Parameters, counts: Counts) -> bool:
-    """Whether the server may have cut a value (log_parameter_max_length).
+    """Return whether the server may have truncated a value (log_parameter_max_length).
 
-    A cut value ends in `...`, as a whole one may. It is whole only if its session has a whole one that is longer
-    than the limit could be, had it been cut.
+    A truncated value ends in `...`, but a complete one may too. It is certainly complete only if the session has a
+    complete value that is longer than the limit that the truncation would imply.
     """
     session.longest_whole = max(session.longest_whole, longest_whole(values))
     stem = longest_stem(values)

@@ -1,4 +1,4 @@
-"""Rows with the place where they stand in their file, and the topic and headers that they get."""
+"""Rows with their position in the file, and the topic and headers of their records."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,8 +13,8 @@ PLACE_HEADER: Final = "log.place"
 DATABASE: Final = "{db}"
 TOPIC: Final = f"pg_raw_{DATABASE}"
 _FILE_BITS: Final = 40
-"""A file of a log has less than a terabyte."""
-# Kafka takes `a.b` and `a_b` for one name, and refuses the second: a dot would end the shipper.
+"""Upper limit of a log file's size: a terabyte."""
+# Kafka treats `a.b` and `a_b` as one name and refuses the second, so a dot would stop the shipper.
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
 _MOST_OF_A_NAME: Final = 249
 _NOT_OF_LOGS: Final = frozenset(
@@ -24,25 +24,25 @@ _NOT_OF_LOGS: Final = frozenset(
 
 
 class LocatedRow(NamedTuple):
-    """A row as it stands in its file; one that is not understood has no session and the time before it."""
+    """A row with its position; a row that cannot be parsed has no session, and the time of the row before it."""
 
     start: int
     length: int
-    """With the end of its line."""
+    """The bytes of the row, with its line end."""
     line: int
-    """Of the file, from 1, or of the part that was read."""
+    """Line number in the file, or in the part that was read; the first line is 1."""
     value: bytes
     session: bytes | None
     database: str | None
     time_us: int
     reason: str | None
-    """Why it is not understood."""
+    """Why it cannot be parsed; None if it can."""
 
 
 def located(
     rows: Iterable[bytes], start: int = 0, *, prefix: str | None = None, time_us: int = 0
 ) -> Iterator[LocatedRow]:
-    """Yield rows that stand one behind the other from a byte on."""
+    """Yield adjacent rows from a byte on."""
     line = 1
     for row in rows:
         value = row.removesuffix(b"\n")
@@ -62,17 +62,17 @@ def located(
 
 
 def place_of(file: int, start: int) -> int:
-    """Return the place of a row in the whole log: files in their order, and bytes in theirs."""
+    """Return the place of a row in the whole log: ordered by file, then by byte."""
     return file << _FILE_BITS | start
 
 
 def headers_of(place: int) -> Headers:
-    """Return the headers of a row: its place, which orders the rows of all partitions."""
+    """Return the headers of a row's record: its place, which orders the rows of all partitions."""
     return ((PLACE_HEADER, b"%d" % place),)
 
 
 def place_in(headers: Headers) -> int | None:
-    """Return the place that a record's headers say; None where they do not."""
+    """Return the place in a record's headers; None if there is none."""
     for name, value in headers:
         if name == PLACE_HEADER and value is not None and value.isdigit() and len(value) < 20:
             return int(value)
@@ -80,10 +80,10 @@ def place_in(headers: Headers) -> int | None:
 
 
 def topic_of(database: str | None, pattern: str = TOPIC) -> str:
-    """Return the topic of a database's rows; signs that a topic's name cannot have, and dots, are `_`.
+    """Return the topic of a database's rows; dots and characters that are not valid in topic names become `_`.
 
-    A client chooses the name of the database that it asks for, and there may be none of this name. Rows of a name
-    that leads to a topic of the brokers or of Playhead have the topic of rows without a database.
+    A client chooses the name of the database that it requests, and the database need not exist. If the name would
+    give a topic of the brokers or of Playhead, the result is the topic of rows without a database.
     """
     topic = pattern.replace(DATABASE, _NOT_IN_A_NAME.sub("_", database or UNMATCHED))
     if topic.replace(".", "_") not in _NOT_OF_LOGS and len(topic) <= _MOST_OF_A_NAME:

@@ -1,4 +1,4 @@
-"""What the message of a row says: what a session did, without the rows around it."""
+"""Parses the text of a single log row into an act of its session."""
 
 import re
 from enum import Enum
@@ -20,16 +20,16 @@ class Kind(Enum):
     DURATION = "duration"
     """A duration without a text."""
     RECEIVED = "received"
-    """A process for a client has begun; whether there will be a session is not known."""
+    """A process for a client has begun; a session may follow or not."""
     AUTHORIZED = "authorized"
     CONNECTION = "connection"
-    """Something else of a connection's beginning or end."""
+    """Another row about the beginning or end of a connection."""
     DISCONNECTION = "disconnection"
     OTHER = "other"
 
 
 class Logged(NamedTuple):
-    """The parts of a message."""
+    """The parts of a row's text."""
 
     kind: Kind
     sql: str = ""
@@ -68,16 +68,16 @@ _STARTS: Final = (
     "database system was interrupted",
     "database system shutdown was interrupted",
 )
-"""What a server says when it starts, also after a crash. Version 11 and older have only the last three."""
+"""The rows of a server's start, also after a crash. Version 11 and older have only the last three."""
 
 
 def starts_server(row: LogRow) -> bool:
-    """Whether a row that is of no session says that the server starts: all sessions from before have ended."""
+    """Return whether a row without a session shows a start of the server, which ends all earlier sessions."""
     return row.severity == "LOG" and row.message.startswith(_STARTS)
 
 
 def logged_in(message: str) -> Logged:
-    """Read the message of a LOG row."""
+    """Parse the text of a LOG row."""
     if message.startswith("duration: "):
         found = _DURATION.fullmatch(message)
         if found is None:
@@ -107,7 +107,7 @@ def _with_text(message: str) -> Logged:
 
 @lru_cache(maxsize=1_024)
 def _names(text: str) -> tuple[str, str]:
-    """The statement's name and the portal's; an unnamed statement and portal are empty."""
+    """Return the names of statement and portal; unnamed ones are empty."""
     if text.startswith(_UNNAMED):
         return "", text[len(_UNNAMED) + 1 :]
     name, _, portal = text.partition("/")

@@ -1,4 +1,4 @@
-"""PostgreSQL pairs of captured traffic, as the rows that a server would have logged for them."""
+"""Converts captured PostgreSQL pairs into the rows that a server would have logged for them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,15 +11,15 @@ _LONGEST_MS: Final = 10**12
 
 
 def is_pair(found: Mapping[str, Any]) -> bool:
-    """Return whether the object is a captured pair, of whatever protocol."""
+    """Return whether the object is a captured pair of any protocol."""
     return found.get("msgType") == "rrpair"
 
 
 def row_of_pair(found: Mapping[str, Any]) -> LogRow:
-    """Return what one pair shows; raises `NotARow`.
+    """Return the row for one pair; raises `NotARow`.
 
-    Its session is the connection, by the id and the time that the capture gives it. It has no line number. What
-    failed is told by the response, without the SQLSTATE where the capture leaves that out.
+    The session is the connection, identified by its id and time in the capture. There is no line number. An error
+    comes from the response; its SQLSTATE is missing if the capture lacks it.
     """
     if found.get("l7protocol") != "postgres":
         raise NotARow("the protocol of the captured pair is not PostgreSQL")
@@ -74,7 +74,7 @@ def _object(found: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def _time_us(text: object) -> int:
-    """RFC 3339 with up to nine digits of a second."""
+    """Parse an RFC 3339 time with up to nine fractional digits, into µs since 1970."""
     if not isinstance(text, str):
         raise NotARow("the captured pair has no time")
     whole, _, fraction = text.rstrip("Z").partition(".")
@@ -86,7 +86,7 @@ def _time_us(text: object) -> int:
 
 
 def _text(request: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The text that a server would have logged, and its parameters."""
+    """Return the text that a server would have logged, and its parameters."""
     if "execute" in request:
         return _execution(_object(request, "execute"))
     if "query" in request:
@@ -141,7 +141,7 @@ def _login(request: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _error(response: Mapping[str, Any]) -> tuple[str | None, str] | None:
-    """The SQLSTATE and the sentence of an error in a response."""
+    """Return SQLSTATE and text of the error in a response; None if there is no error."""
     for part in response.values():
         messages = part.get("messages") if isinstance(part, dict) else None
         for each in messages if isinstance(messages, list) else ():

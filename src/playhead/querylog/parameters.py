@@ -1,10 +1,10 @@
-"""Parameters as a server writes them beside a statement: `parameters: $1 = 'O''Brien', $2 = NULL`."""
+"""Parses the parameters of a logged statement: `parameters: $1 = 'O''Brien', $2 = NULL`."""
 
 import re
 from typing import Final
 
 _LABEL: Final = re.compile(r"parameters: ", re.IGNORECASE)
-# Possessive: other ways to read a value would be remembered for every character.
+# Possessive quantifiers: backtracking would take memory for every character.
 _ONE: Final = re.compile(r"\$([0-9]{1,5}) = (?:NULL|'((?:[^']++|'')*+)')")
 _BETWEEN: Final = ", "
 _OF_PORTAL: Final = re.compile(
@@ -16,10 +16,10 @@ Parameters = tuple[str | None, ...]
 
 
 def read_parameters(detail: str | None) -> Parameters | None:
-    """Return the values of a detail, NULL as None; None where the detail is none, or is not whole.
+    """Return the values in a DETAIL, NULL as None; None if the detail has no parameters or is incomplete.
 
-    Versions up to 16 write `parameters:`, later ones `Parameters:`. In a value a quote is doubled, and all
-    else stands as it is, new lines too.
+    Versions up to 16 write `parameters:`, later ones `Parameters:`. Quotes in a value are doubled; all other
+    characters are unchanged, line ends included.
     """
     if detail is None:
         return None
@@ -48,7 +48,7 @@ def parameters_of_error(context: str | None) -> Parameters | None:
 
 
 def longest_stem(values: Parameters) -> int:
-    """Return how many bytes the longest value has that may have been cut, without its dots; -1 if none may."""
+    """Return the length in bytes of the longest possibly truncated value, without its dots; -1 if there is none."""
     stems = (
         len(value.encode("utf-8", "replace")) - len(CUT_END)
         for value in values
@@ -58,7 +58,7 @@ def longest_stem(values: Parameters) -> int:
 
 
 def longest_whole(values: Parameters) -> int:
-    """Return how many bytes the longest value has that was certainly not cut; -1 if there is none."""
+    """Return the length in bytes of the longest certainly complete value; -1 if there is none."""
     sizes = (
         len(value.encode("utf-8", "replace"))
         for value in values

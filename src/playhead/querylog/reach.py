@@ -1,7 +1,7 @@
-"""What a statement does beyond its database, as PostgreSQL's own parser reads it.
+"""Finds what a statement does beyond its database, with PostgreSQL's own parser.
 
-A second net behind the one that reads words (`queries.outside`): comments, quotes and escapes cannot hide a
-statement from the parser. It does not look into the texts of bodies and of EXECUTE; the other one does.
+It is a second check besides that of the words (`queries.outside`): comments, quotes and escapes cannot hide a
+statement from the parser. It does not parse function bodies and texts of EXECUTE; the other check does.
 """
 
 import re
@@ -15,7 +15,7 @@ FUNCTION_ELSEWHERE: Final = re.compile(
     r"|reload_conf|rotate_logfile\w*|logfile_rotate|promote|switch_wal|create_restore_point|\w*replication_slot\w*"
     r"|logical_slot_\w+|replication_origin_\w+|(?:start_|stop_)?backup(?:_start|_stop)?|wal_replay_\w+)"
 )
-"""Functions that reach the server's files and processes, or other servers."""
+"""Functions that access the server's files and processes, or other servers."""
 TRUSTED_LANGUAGES: Final = ("sql", "plpgsql", "plperl", "pltcl", "plv8")
 _STATEMENTS: Final = {
     "AlterSystemStmt": "alter-system",
@@ -42,7 +42,7 @@ _OBJECTS: Final = {
     "OBJECT_FDW": "elsewhere",
     "OBJECT_LANGUAGE": "elsewhere",
 }
-"""What is renamed, dropped, or gets another owner."""
+"""Kinds of objects that a statement can rename, drop, or give another owner."""
 _CATALOGS: Final = {
     **dict.fromkeys(("pg_authid", "pg_auth_members", "pg_db_role_setting"), "role"),
     **dict.fromkeys(("pg_database", "pg_tablespace"), "database"),
@@ -56,7 +56,7 @@ _MAY_NAME_LEDGER: Final = ("SelectStmt", "InsertStmt", "ExplainStmt")
 
 
 def reach_of(nodes: Iterable[tuple[str, Any]]) -> str | None:
-    """Return the first thing beyond the database, in one word, among the nodes of a text; None for nothing."""
+    """Return a word for the first node of a text that acts beyond the database; None if there is none."""
     names_ledger = changes = False
     for name, below in nodes:
         if isinstance(below, dict):

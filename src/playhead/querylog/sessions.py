@@ -1,4 +1,4 @@
-"""What is known of one session while its rows are read, and which of its rows were there before."""
+"""The state of one session while its rows are read, and the line numbers that were read."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from playhead.querylog.statement import Act
 
 _MOST_GAPS: Final = 256
 _MOST_REMEMBERED: Final = 65_536
-"""Sessions that have ended, whose rows are recognised when a shipper sends them again."""
+"""Number of ended sessions whose rows are recognised if a shipper sends them twice."""
 
 
 @dataclass(slots=True)
@@ -31,16 +31,16 @@ class Draft:
     in_transaction: bool = False
 
     def is_of(self, row: LogRow) -> bool:
-        """Whether an error is that of this statement, whose row was written when it began."""
+        """Return whether an error belongs to this statement, whose row was written at its beginning."""
         if self.act is Act.CONNECT or row.query not in (None, self.sql):
-            # The text that was prepared before the log began is in front of it.
+            # The text of a PREPARE from before the log precedes it.
             return row.query is not None and self.sql.endswith(f";\n{row.query}")
         tag = row.tag or ""
         return tag not in ("PARSE", "BIND") and not tag.startswith("idle")
 
 
 class Bound(NamedTuple):
-    """The last BIND row: what an execution that fails was bound to."""
+    """The last BIND row: the parameters of an execution that fails."""
 
     sql: str
     parameters: Parameters | None
@@ -52,19 +52,19 @@ class Bound(NamedTuple):
 
 @dataclass(slots=True)
 class Lines:
-    """Which line numbers of a session were read."""
+    """The line numbers of a session that were read."""
 
     last: int
     first: int = 0
-    """The first that was read."""
+    """The first line that was read."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Missing ones, `[from, to)`; of very many only the latest."""
+    """Gaps, `[from, to)`; only the latest if there are very many."""
 
     def is_missing(self, line: int) -> bool:
         return any(start <= line < end for start, end in self.gaps)
 
     def found(self, line: int) -> None:
-        """Take a line out of the gap it was missing in."""
+        """Remove a line from its gap."""
         left = []
         for start, end in self.gaps:
             if start <= line < end:
@@ -74,7 +74,7 @@ class Lines:
         self.gaps = left[-_MOST_GAPS:]
 
     def missing_before(self, line: int) -> int:
-        """Go on to this line, and return how many are missing before it."""
+        """Advance to this line; return how many lines are missing before it."""
         lost = line - self.last - 1
         if lost > 0:
             self.gaps = [*self.gaps, (self.last + 1, line)][-_MOST_GAPS:]
@@ -98,31 +98,31 @@ class Session:
     draft: Draft | None = None
     bound: Bound | None = None
     is_in_transaction: bool | None = None
-    """None while it is unknown."""
+    """Whether a transaction is open; None if it is unknown."""
     transaction: str | None = None
-    """The virtual transaction id of its last row; used while it is not known whether one is open."""
+    """The virtual transaction id of its last row; used if it is unknown whether a transaction is open."""
     place: int = 0
-    """Of its last statement's row."""
+    """The place of its last statement's row."""
     due_us: int = 0
-    """When its last statement began; the next one began later, also where the log is too coarse to show it."""
+    """When its last statement began; the next one began later, even if the log's times are too coarse to show it."""
     released: str | None = None
-    """The text of a statement that was given out before its end was known."""
+    """The text of a statement that was returned before its end was known."""
     shows_queries: bool = False
-    """Its rows of errors have the text (log_min_error_statement)."""
+    """Whether its error rows contain the statement (log_min_error_statement)."""
     longest_whole: int = -1
-    """Bytes of the longest parameter that was not cut; a shorter one was not cut either."""
+    """Length in bytes of the longest complete parameter; shorter parameters are complete too."""
     prepared: set[str] = field(default_factory=set)
-    """Texts with PREPARE that were seen in it."""
+    """Texts of its PREPARE statements."""
 
     def learn_transaction(self, row: LogRow, done: Logged) -> None:
-        """Whether a transaction is open before this statement: by what the session shows, or by its number."""
+        """Note whether a transaction is open before this statement, by the activity or the virtual transaction id."""
         if done.kind is Kind.STATEMENT and done.duration_us is None and row.tag is not None:
             if row.tag.startswith("idle"):
                 self.is_in_transaction = row.tag.startswith("idle in transaction")
         elif self.is_in_transaction is None:
             number = row.virtual_transaction
             is_numbered = number is not None and number[-2:] != "/0"
-            # A simple query has its duration logged behind the end of its own transaction.
+            # The duration of a simple query is logged after the end of its own transaction.
             is_simple = done.kind is Kind.STATEMENT and done.duration_us is not None
             is_plain = is_simple and transaction_act(done.sql) is TransactionAct.NONE
             if is_numbered and (is_plain or number == self.transaction):
@@ -131,7 +131,7 @@ class Session:
 
 
 class Remembered:
-    """The lines of sessions that are not open: those that ended, and processes that are no clients."""
+    """The lines of sessions that are not open: ended sessions, and processes without a client."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[str, Lines] = OrderedDict()

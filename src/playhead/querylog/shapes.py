@@ -1,4 +1,4 @@
-"""Rows of logs from bytes, in whatever shape they were shipped; the shape of each row is recognised by itself."""
+"""Parses log rows from bytes of any supported shape, which is detected for each row separately."""
 
 import csv
 import json
@@ -18,14 +18,14 @@ _IN_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _LONGEST: Final = 1 << 30
 _MOST_LINE: Final = 1 << 62
 _WRAPPED: Final = (("event", "original"), ("event.original",), ("message",), ("log",))
-"""Where shippers leave the row as it stood in the file."""
+"""Fields in which shippers keep the original row."""
 
 
 def read_row(value: bytes, *, prefixes: Sequence[str] = KNOWN_PREFIXES, place: int = 0) -> LogRow:
     """Return the row in the bytes of one record; raises `NotARow`.
 
-    Known are: a row of a csvlog, of a jsonlog, of stderr with one of the prefixes; the same inside of a
-    shipper's JSON object; fluentd's maps with the columns' names, also kreplay's; all of these as msgpack.
+    Supported shapes: a row of a csvlog, of a jsonlog, or of stderr with one of the prefixes; such a row in a
+    shipper's JSON object; maps of fluentd or kreplay with column names; all of these as msgpack.
     """
     if not value:
         raise NotARow("it is empty")
@@ -153,7 +153,7 @@ def _unpacked(value: bytes) -> Mapping[str, Any]:
         ) from None
     try:
         found = msgpack.unpackb(value, raw=False, strict_map_key=False)
-    except Exception as exc:  # noqa: BLE001  # its errors have no common root but this
+    except Exception as exc:  # noqa: BLE001  # its errors have no other common class
         raise NotARow(f"it is neither text nor msgpack: {type(exc).__name__}") from None
     if not isinstance(found, dict):
         raise NotARow("it is msgpack, but not a map")
@@ -186,14 +186,14 @@ def _at(found: object, path: Sequence[str]) -> object:
 
 
 def _by_names(found: Mapping[str, Any], at: object) -> LogRow:
-    """A jsonlog's object, or a map with the columns' names of a csvlog."""
+    """Return the row of a jsonlog object, or of a map with the column names of a csvlog."""
     is_json = "line_num" in found
     query = found.get("statement") if is_json or "query" not in found else found["query"]
     return _named_row(found, at, {"message": found.get("message"), "query": query})
 
 
 def _of_kreplay(found: Mapping[str, Any], at: object) -> LogRow:
-    """What kreplay's regular expression makes of a row: quotes still doubled, the last columns cut at commas."""
+    """Return the row of kreplay's map, in which quotes are still doubled and the last columns are split at commas."""
     undone = {name: _undone(each) for name, each in found.items()}
     columns = joined_columns(found)
     message = undone.get("statement")

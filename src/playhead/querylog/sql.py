@@ -1,7 +1,7 @@
-"""What a text of SQL is: does it write, what does it do to its transaction, must it run alone, which query is it.
+"""Classifies SQL texts: whether they write, what they do to the transaction, whether they must run alone.
 
-`pgparse`, PostgreSQL's own parser, is used here and nowhere else. What it does not understand may write:
-a newer server's syntax, another dialect, a text with NUL.
+Only this module uses `pgparse`, PostgreSQL's own parser. A text that it cannot parse counts as writing: the syntax
+of a newer server, another dialect, a text with NUL.
 """
 
 import hashlib
@@ -21,47 +21,47 @@ from playhead.querylog.reach import reach_of
 
 _KEPT: Final = 16_384
 _LONGEST: Final = 1 << 20
-"""Bytes of a text that is parsed; what is longer may write."""
+"""Longest text in bytes that is parsed; a longer one counts as writing."""
 _SHORT: Final = 1 << 12
-"""Characters of a text whose tree is not too deep for any thread's stack."""
+"""Longest text in characters whose tree fits into the stack of any thread."""
 _STACK_OF_A_CHARACTER: Final = 1 << 10
-"""Bytes. The parser uses up to 200; only what it uses takes memory."""
+"""Stack bytes per character; the parser uses up to 200. Unused stack takes no memory."""
 _STACK_SIZES: Final = threading.Lock()
-"""Held while the size of the next thread's stack is set, which is one for the whole process."""
+"""Held while the stack size of the next thread is set, which is a setting of the whole process."""
 
 
 class TransactionAct(Enum):
-    """What a text does to the transaction of its session."""
+    """The effect of a text on the transaction of its session."""
 
     NONE = "none"
     BEGIN = "begin"
     COMMIT = "commit"
     ROLLBACK = "rollback"
     SEVERAL = "several"
-    """It has several statements, and one of them begins or ends a transaction."""
+    """Several statements, one of which begins or ends a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """What is known of one text."""
+    """The properties of one text."""
 
     kinds: tuple[str, ...]
-    """The parser's name of each statement, such as `SelectStmt`; empty where the text was not understood."""
+    """The parser's name of each statement, such as `SelectStmt`; empty if the text cannot be parsed."""
     is_understood: bool
     may_write: bool
     is_select_only: bool
-    """Every statement is a query that changes nothing, not even its session."""
+    """Whether every statement is a query that changes nothing, not even its session."""
     acts: tuple[TransactionAct, ...]
-    """What each statement does to the transaction."""
+    """The effect of each statement on the transaction."""
     leaves_open: bool | None
-    """Whether a transaction is open behind it; None where it is as before."""
+    """Whether a transaction is open after it; None if it changes nothing about that."""
     runs_alone: bool
     has_copy_data: bool
-    """It has COPY FROM STDIN, whose data no log contains."""
+    """Whether it has COPY FROM STDIN, whose data is in no log."""
     parameters: int
     """The highest `$n` in it."""
     reaches: str | None
-    """What it does beyond its database, in one word; None for nothing, or where it was not understood."""
+    """A word for what it does beyond its database; None for nothing, or if the text cannot be parsed."""
 
 
 _UNKNOWN: Final = Understanding(
@@ -81,7 +81,7 @@ _ACTS: Final = {
     "TRANS_STMT_START": TransactionAct.BEGIN,
     "TRANS_STMT_COMMIT": TransactionAct.COMMIT,
     "TRANS_STMT_ROLLBACK": TransactionAct.ROLLBACK,
-    # The transaction is not the session's any more.
+    # PREPARE TRANSACTION detaches the transaction from the session.
     "TRANS_STMT_PREPARE": TransactionAct.COMMIT,
 }
 _ALONE: Final = frozenset(
@@ -101,7 +101,7 @@ _WRITES_INSIDE: Final = frozenset(
     ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt", "intoClause", "lockingClause",
      "IntoClause", "LockingClause", "CreateTableAsStmt", "ExecuteStmt")
 )  # fmt: skip
-# Possessive: comments that could be divided in several ways would take the time of all of them.
+# Possessive quantifiers: backtracking over comments would take exponential time.
 _FIRST: Final = re.compile(r"(?:[\s(]|--[^\n\r]*(?:[\n\r]|$)|/\*.*?\*/)*+([A-Za-z]+)", re.DOTALL)
 _MANAGES: Final = frozenset(
     ("begin", "start", "commit", "end", "rollback", "abort", "prepare", "savepoint", "release")
@@ -116,17 +116,17 @@ _PLAIN_ACTS: Final = {
 
 
 def may_write(text: str) -> bool:
-    """Return whether it may change the database; True where that is not certain."""
+    """Return whether it may change the database; True if that is uncertain."""
     return understand(text).may_write
 
 
 def is_select_only(text: str) -> bool:
-    """Return whether it is certainly nothing but queries, whose replay can be skipped."""
+    """Return whether it certainly consists of queries only, whose replay can be skipped."""
     return understand(text).is_select_only
 
 
 def transaction_act(text: str) -> TransactionAct:
-    """Return what the text does to its transaction. Savepoints are nothing of this kind."""
+    """Return the effect of the text on its transaction; savepoints have none."""
     word = first_word(text)
     if ";" not in text and word not in _MANAGES:
         return TransactionAct.NONE
@@ -141,7 +141,7 @@ def transaction_act(text: str) -> TransactionAct:
 
 
 def leaves_open(text: str, *, before: bool | None) -> bool | None:
-    """Return whether a transaction is open behind the text; None where it is unknown."""
+    """Return whether a transaction is open after the text; None if it is unknown."""
     if ";" not in text and first_word(text) not in _MANAGES:
         return before
     plain = _PLAIN_ACTS.get(text.strip().rstrip(";").lower())
@@ -152,7 +152,7 @@ def leaves_open(text: str, *, before: bool | None) -> bool | None:
 
 
 def open_behind(before: bool | None, text: str, error: str | None) -> bool | None:
-    """Return whether a transaction is open behind a text that may have failed; None where it is unknown."""
+    """Return whether a transaction is open after a text that may have failed; None if it is unknown."""
     if error is None:
         return leaves_open(text, before=before)
     act = transaction_act(text)
@@ -169,14 +169,14 @@ def runs_alone(text: str) -> bool:
 
 
 def first_word(text: str) -> str:
-    """Return the first word behind comments, in small letters."""
+    """Return the first word after comments, in lower case."""
     found = _FIRST.match(text)
     return found[1].lower() if found else ""
 
 
 @lru_cache(maxsize=_KEPT)
 def fingerprint(text: str) -> str:
-    """Return what all texts of one query have in common, whatever their values are."""
+    """Return an identifier that is equal for all texts of one query with different values."""
     try:
         return str(_parser().fingerprint(_parsable(text)))
     except _Unparsable:
@@ -185,7 +185,7 @@ def fingerprint(text: str) -> str:
 
 @lru_cache(maxsize=_KEPT)
 def normalized(text: str) -> str:
-    """Return the text with `$1`, `$2` in place of its values; without any text where it is not understood."""
+    """Return the text with `$1`, `$2` in place of its values; only its first word if it cannot be parsed."""
     try:
         return str(_parser().normalize(_parsable(text)))
     except _Unparsable:
@@ -194,7 +194,7 @@ def normalized(text: str) -> str:
 
 @lru_cache(maxsize=_KEPT)
 def understand(text: str) -> Understanding:
-    """Parse a text. What is not understood may write."""
+    """Parse a text; one that cannot be parsed counts as writing."""
     try:
         statements = _parser().parse(_parsable(text))
         return _understood([_one_of(each["stmt"]) for each in statements])
@@ -203,11 +203,11 @@ def understand(text: str) -> Understanding:
 
 
 class _Unparsable(Exception):
-    """The parser cannot have it, or does not know it."""
+    """The text is too long for the parser, or cannot be parsed."""
 
 
 class _Parser:
-    """The parser's functions; its errors are of one kind."""
+    """The functions of the parser; all its errors become `_Unparsable`."""
 
     def __init__(self) -> None:
         try:
@@ -236,9 +236,10 @@ def _parser() -> _Parser:
 
 
 def _with_stack(function: Callable[[str], Any], text: str) -> Any:
-    """Call the parser in a thread that has the stack for the deepest tree that so long a text can have.
+    """Call the parser in a thread whose stack fits the deepest possible tree of a text of this length.
 
-    `1+1+1…` is a tree as deep as the text is long. The parser follows it without a limit, and the process would end.
+    The tree of `1+1+1…` is as deep as the text is long. The parser recurses without a limit, which would end the
+    process.
     """
     if len(text) <= _SHORT:
         return function(text)
@@ -254,7 +255,7 @@ def _with_stack(function: Callable[[str], Any], text: str) -> Any:
         before = threading.stack_size(len(text) * _STACK_OF_A_CHARACTER)
         try:
             threading.Thread(target=work, name="parser", daemon=True).start()
-        except RuntimeError:  # there is no room for it
+        except RuntimeError:  # there is no memory for the stack
             raise _Unparsable from None
         finally:
             threading.stack_size(before)
@@ -262,7 +263,7 @@ def _with_stack(function: Callable[[str], Any], text: str) -> Any:
 
 
 def _parsable(text: str) -> str:
-    # The parser's text ends at NUL, and what follows would not be seen.
+    # The parser stops at NUL, and would ignore the rest.
     if "\0" in text or len(text) > _LONGEST:
         raise _Unparsable
     return text
@@ -321,7 +322,7 @@ def _may_write(kind: str, content: Mapping[str, Any]) -> bool:
         return True
     if kind == "ExplainStmt" and not _analyzes(content):
         return False
-    # It does nothing before it is executed, and EXECUTE may write.
+    # PREPARE changes nothing before EXECUTE, which counts as writing.
     return kind != "PrepareStmt" and _writes_inside(content)
 
 
@@ -340,7 +341,7 @@ def _runs_alone(kind: str, content: Mapping[str, Any]) -> bool:
 
 
 def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
-    """Every name with what is under it, at any depth."""
+    """Yield every name with its content, at any depth."""
     waiting = [content]
     while waiting:
         node = waiting.pop()
@@ -367,7 +368,7 @@ def _is_harmless(call: Mapping[str, Any]) -> bool:
 
 @lru_cache(maxsize=1)
 def _harmless_functions() -> frozenset[str]:
-    """Functions of pg_catalog that change nothing: none of their name is volatile, or they only look."""
+    """Return the functions of pg_catalog that change nothing: no function of the name is volatile, or it only reads."""
     listed = resources.files("playhead.querylog").joinpath("harmless_functions.txt")
     return frozenset(listed.read_text(encoding="utf-8").split())
 

@@ -1,11 +1,11 @@
-"""A statement of a session, as a server's log shows it. Everything that plays or reports queries reads this."""
+"""A statement of a session, as read from a server's log; the interface to playing and reporting."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Act(Enum):
-    """What a session did."""
+    """The kinds of acts of a session."""
 
     CONNECT = "connect"
     """The session began; `sql` is empty."""
@@ -34,7 +34,7 @@ class Statement:
     place: int
     act: Act
     due_us: int
-    """When it began: the row's time, less the duration where the row was written at the end. Unix time in µs."""
+    """When it began, in µs since 1970: the row's time, minus the duration if the row was written at the end."""
     sql: str = ""
     parameters: tuple[str | None, ...] | None = None
     name: str = ""
@@ -45,9 +45,9 @@ class Statement:
     application: str = ""
     duration_us: int | None = None
     done_place: int | None = None
-    """The place of the row that shows it done; None where the log ends before that."""
+    """The place of the row that shows its end; None if the log ends before that."""
     in_transaction: bool = False
-    """It belongs to an explicit transaction, as the log shows it."""
+    """Whether it belongs to an explicit transaction, according to the log."""
     expected_error: str | None = None
     """The SQLSTATE with which it failed on the source."""
     unplayable: str | None = None
@@ -56,10 +56,10 @@ class Statement:
 
 UNPLAYABLE = {
     "copy-data": "the log does not contain the data of COPY",
-    "truncated-parameters": "the server cut a parameter (log_parameter_max_length)",
+    "truncated-parameters": "the server truncated a parameter (log_parameter_max_length)",
     "no-parameters": "the log does not contain the parameters",
-    "torn-parameters": "the shipper tore the parameters apart, and they cannot be joined again",
+    "torn-parameters": "the shipper has split the parameters, and they cannot be joined again",
     "fastpath": "a function call by the fast-path protocol",
-    "ambiguous-name": "the name of a prepared statement hides where its text begins",
+    "ambiguous-name": "the name of the prepared statement makes the beginning of its text uncertain",
     "no-text": "the log does not contain the text of the statement",
 }

@@ -1,4 +1,4 @@
-"""The rows of a log, in its order, as the statements of its sessions."""
+"""Converts the rows of a log, in order, into the statements of its sessions."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ _CANCELED: Final = "canceling statement due to user request"
 _PREPARE: Final = "prepare: "
 _MOST_PREPARED: Final = 1_000
 UNKNOWN_SQLSTATE: Final = "?????"
-"""An error of the source whose SQLSTATE the log does not have (stderr without %e)."""
+"""The SQLSTATE of an error for which the log has none (stderr without %e)."""
 
 
 def read_statements(
     rows: Iterable[LogRow], reader: "StatementReader | None" = None
 ) -> Iterator[Statement]:
-    """Yield the statements of a whole log; `reader.counts` says afterwards what became of each row."""
+    """Yield the statements of a whole log; afterwards `reader.counts` has the outcome of each row."""
     reader = reader or StatementReader()
     for row in rows:
         yield from reader.read(row)
@@ -33,24 +33,24 @@ def read_statements(
 
 @dataclass(slots=True)
 class StatementReader:
-    """Reads row after row, and keeps only what it must know of sessions that are open.
+    """Reads rows one after the other, and keeps the state of open sessions only.
 
-    Statements come in the order of their session. Between sessions they come when their end is known: one whose row
-    was written at its beginning comes with the next row of its session.
+    Statements are returned in the order of their session, when their end is known: a statement whose row was written
+    at its beginning is returned with the next row of its session.
     """
 
     counts: Counts = field(default_factory=Counts)
     _durations: int = 0
     _lacking: int = 0
-    """Statements whose ends were seen, with and without a duration."""
+    """Number of ended statements, with and without a duration."""
     _sessions: dict[str, Session] = field(default_factory=dict)
     _processes: dict[str, str] = field(default_factory=dict)
-    """The session of each process; when a process id comes again, the session before has ended."""
+    """The session of each process id; a reused process id means that the earlier session has ended."""
     _remembered: Remembered = field(default_factory=Remembered)
     _out: list[Statement] = field(default_factory=list)
 
     def read(self, row: LogRow) -> list[Statement]:
-        """Take the next row, and return the statements whose end it shows."""
+        """Read the next row; return the statements whose end it shows."""
         outcome = self._taken(row)
         self.counts.rows[outcome] += 1
         if outcome is RowOutcome.OTHER_PROCESS and starts_server(row):
@@ -59,12 +59,12 @@ class StatementReader:
         return self._given()
 
     def not_a_row(self, reason: str) -> None:
-        """Count a row that could not be read."""
+        """Count a row that could not be parsed."""
         self.counts.rows[RowOutcome.NOT_A_ROW] += 1
         self.counts.not_rows[reason] += 1
 
     def end(self) -> list[Statement]:
-        """The log ends here: return the statements whose end it does not show."""
+        """End the log: return the statements whose end it does not show."""
         for session in self._sessions.values():
             self._settle(session, None)
         return self._given()
@@ -80,13 +80,13 @@ class StatementReader:
         return self._given()
 
     def first_held(self) -> int | None:
-        """Return the place of the first statement that is not given out yet; None if all are."""
+        """Return the place of the first statement that was not returned yet; None if there is none."""
         drafts = [each.draft for each in self._sessions.values() if each.draft is not None]
         return min((each.place for each in drafts), default=None)
 
     @property
     def ends_are_logged(self) -> bool:
-        """Whether all statements that have ended had durations."""
+        """Return whether all ended statements had durations."""
         return self._durations > 0 and not self._lacking
 
     def _given(self) -> list[Statement]:
@@ -97,7 +97,7 @@ class StatementReader:
                 self.counts.unplayable[each.unplayable] += 1
         return out
 
-    # --- which row it is
+    # --- the kind of row
 
     def _taken(self, row: LogRow) -> RowOutcome:
         lines, outcome = self._lines(row)
@@ -114,7 +114,7 @@ class StatementReader:
         return self._no_statement(row)
 
     def _lines(self, row: LogRow) -> tuple[Lines, RowOutcome | None]:
-        """The session's line numbers up to this row; a row that was there, or should have been, is not taken."""
+        """Return the session's line numbers up to this row, and an outcome for a row that was sent twice or is late."""
         session = self._sessions.get(row.session)
         lines = session.lines if session is not None else self._remembered[row.session]
         if row.line is None:
@@ -135,7 +135,7 @@ class StatementReader:
 
     def _logged(self, row: LogRow, done: Logged, lines: Lines) -> RowOutcome:
         if row.context is not None or row.query is not None:
-            # The server hides both in its own rows of statements and sessions; RAISE LOG of a function shows them.
+            # Only RAISE LOG of a function sets both; the server's rows of statements and sessions do not.
             return self._no_statement(row)
         match done.kind:
             case Kind.OTHER:
@@ -181,7 +181,7 @@ class StatementReader:
     # --- sessions
 
     def _process_begins(self, row: LogRow) -> None:
-        """Where a log has process ids only, the same id is another session now."""
+        """End the earlier session of a process id, in a log without session ids."""
         if row.line is None and row.session in self._sessions:
             self._ended(row.session, self._sessions[row.session], row)
 
@@ -191,9 +191,9 @@ class StatementReader:
             has_id = "." in row.session
             process = row.session.rpartition(".")[2]
             self._process_ends(process, row)
-            # A process id alone comes again; with the time it is the name of one session.
+            # Process ids are reused; with the time they identify one session.
             name = row.session if has_id else f"{row.session}@{row.time_us}"
-            # Its first row may have been seen when it was no session yet; without numbers `last` counts rows.
+            # Its first row may have been read before it was a session; without line numbers, `last` counts rows.
             was_seen = lines.last > 1 if row.line is None else lines.first == 1
             from_beginning = begins or was_seen
             session = Session(name, process, from_beginning, lines)
@@ -234,7 +234,7 @@ class StatementReader:
     # --- statements
 
     def _began(self, session: Session, row: LogRow, done: Logged) -> None:
-        """A row with a text: of a statement that begins, or with its duration of one that is done."""
+        """Read a row with a statement that begins, or with a duration and a statement that has ended."""
         session.learn_transaction(row, done)
         given = self._what(session, row, done)
         due_us = max(row.time_us - (done.duration_us or 0), session.due_us)
@@ -269,7 +269,7 @@ class StatementReader:
         )  # fmt: skip
 
     def _prepared_first(self, session: Session, row: LogRow, text: str) -> str:
-        """With the PREPARE that the log shows beside EXECUTE, where the session had it before the log began."""
+        """Return the text with the PREPARE from before the log, which the log shows with EXECUTE, in front."""
         if session.is_from_beginning or len(session.prepared) >= _MOST_PREPARED:
             return text
         if "prepare" in text.lower():
@@ -304,7 +304,7 @@ class StatementReader:
         duration_us: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Give out the statement that the session was at: it is done, or the next row shows that it must be."""
+        """Complete the session's current statement, which has ended, or whose end the next row implies."""
         draft, session.draft = session.draft, None
         if draft is None:
             return
@@ -368,13 +368,13 @@ class StatementReader:
             return RowOutcome.ERROR
         self._settle(session, row.place)
         if row.query is None and (session.shows_queries or row.severity != "ERROR"):
-            # At the end of an implicit transaction, or of the session: no statement's own.
+            # An error at the end of an implicit transaction or of the session, not of a statement.
             return RowOutcome.NO_STATEMENT if row.severity == "ERROR" else RowOutcome.CONNECTION
         self._failed_alone(session, row, code)
         return RowOutcome.STATEMENT
 
     def _failed_alone(self, session: Session, row: LogRow, code: str) -> None:
-        """A statement that only its error shows: a syntax error, a failed BIND, any while durations are logged."""
+        """Add a statement that only its error row shows: a syntax error, a failed BIND, or any (with durations)."""
         if (row.tag or "").startswith("idle"):
             session.is_in_transaction = (row.tag or "").startswith("idle in transaction")
         bound, due_us = session.bound, row.time_us

@@ -1,4 +1,4 @@
-"""The prefix of lines on a server's stderr: what log_line_prefix says, as a pattern."""
+"""Parses the lines of a stderr log: converts log_line_prefix into patterns."""
 
 import re
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from playhead.querylog.rows import SEVERITIES, LogRow, NotARow
 
 DEFAULT_PREFIX: Final = "%m [%p] "
 KNOWN_PREFIXES: Final = (DEFAULT_PREFIX, "%m|%u|%d|%c|")
-"""The server's own default, and what pgreplay asks for."""
+"""The server's default, and the prefix that pgreplay needs."""
 _ZONE: Final = r" [A-Za-z0-9+:-]{1,8}"
 _SECOND: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-# Without a limit, a statement of many separators would take the square of its length.
+# Without a limit, a statement with many separators would take quadratic time.
 _NAME, _HOST = ".{0,63}?", ".{0,300}?"
 _ESCAPES: Final = {
     "a": rf"(?P<a>{_NAME})",
@@ -46,14 +46,14 @@ _FIELDS: Final = {"DETAIL": "detail", "CONTEXT": "context", "STATEMENT": "query"
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A prefix as patterns for the first line of a row, and for the lines that belong to it."""
+    """A prefix as patterns for the first line of a row, and for its further lines."""
 
     text: str
     first: re.Pattern[str]
     more: re.Pattern[str]
 
     def read(self, text: str) -> LogRow:
-        """Read a whole row: its line, its DETAIL and STATEMENT, and lines that begin with a tab."""
+        """Parse a whole row: its first line, its DETAIL and STATEMENT, and lines that begin with a tab."""
         found = self.first.match(text)
         if found is None:
             raise NotARow(f"it does not begin with log_line_prefix = '{self.text}'")
@@ -96,7 +96,7 @@ def _row(found: re.Match[str], parts: dict[str, str]) -> LogRow:
 
 @lru_cache(maxsize=16)
 def prefix_of(text: str) -> Prefix:
-    """Read a log_line_prefix. It must hold a time (%m, %t or %n) and a session (%c or %p)."""
+    """Parse a log_line_prefix, which must contain a time (%m, %t or %n) and a session (%c or %p)."""
     pattern, at, names = "", 0, set[str]()
     is_partial = False
     for escape in _ESCAPE.finditer(text):
@@ -106,7 +106,7 @@ def prefix_of(text: str) -> Prefix:
         if letter == "%":
             pattern += "%"
         elif letter == "q":
-            # Processes that are no sessions stop here.
+            # Rows of processes without a session end here.
             pattern, is_partial = pattern + "(?:", True
         else:
             pattern += _padded(_pattern_of(text, letter, names), padding)
@@ -120,7 +120,7 @@ def prefix_of(text: str) -> Prefix:
 
 
 def prefix_among(prefixes: Sequence[str], beginning: bytes) -> str:
-    """Return the one that most lines of a log begin with."""
+    """Return the prefix that most lines of a log begin with."""
     lines = beginning.decode("utf-8", "replace").splitlines()
 
     def fitting(text: str) -> int:

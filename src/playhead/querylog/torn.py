@@ -1,4 +1,4 @@
-"""The last columns of a row that kreplay's regular expression cut at its commas, put together again."""
+"""Joins the last columns of a row that kreplay's regular expression has split at commas."""
 
 import csv
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _COLUMNS: Final = (
 
 
 def joined_columns(found: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the columns as the server wrote them; None where they cannot be known any more.
+    """Return the columns as the server wrote them; None if they cannot be restored.
 
-    The expression divides the rest of a row at its first commas, wherever they stand, and keeps quotes. So the
-    pieces with commas between them are the rest of the row again, which has eight columns.
+    The expression splits the rest of a row at its first commas, quoted or not, and keeps the quotes. So the parts,
+    joined with commas, are the rest of the row again, which has eight columns.
     """
     pieces = [found.get(name, "") for name in _COLUMNS]
     if not all(isinstance(piece, str) for piece in pieces):
