@@ -117,6 +117,14 @@ def test_every_module_that_the_architecture_names_is_there():
     assert gone == []
 
 
+def test_one_replay_is_followed_through_fifteen_files_that_are_there():
+    page = read(DOCS / "ARCHITECTURE.md")
+    section = page.partition("## One replay in 15 files")[2].partition("\n## ")[0]
+    files = re.findall(r"^\| `([a-z_/]+\.py)`", section, re.MULTILINE)
+    assert len(files) == 15
+    assert [file for file in files if not (ROOT / "src" / "playhead" / file).is_file()] == []
+
+
 def test_the_front_page_is_short_and_has_the_two_commands():
     page = read(ROOT / "README.md")
     assert len(page.splitlines()) <= LONGEST_FRONT_PAGE
