@@ -1,0 +1,26 @@
+"""The program's entry: Ctrl-C while the command is still being loaded ends it, without a traceback."""
+
+import os
+import signal
+
+_EXIT_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Load the command, which takes a quarter of a second, and run it with its own signal handlers."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # A shell's background job ignores the signal.
+        signal.signal(signal.SIGINT, _end)
+    from playhead.cli.app import main as run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+def _end(_number: int, _frame: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(_EXIT_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
