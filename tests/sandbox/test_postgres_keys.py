@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from playhead.record import Slice
+from playhead.records import Records
 from playhead.sandbox import Endpoints
-from tests.sandbox.postgres_table import NOON_MS, Table, record
+from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, account_of, record
 
 
 class TestPartitions:
@@ -180,3 +182,68 @@ def test_keys_that_meet_once_they_are_rounded(sandbox: Endpoints, schema: str, r
     entry = table.commit(rows)
     assert table.column("v", "at") == ["0" if rule == "ignore" else "1", "2"]
     assert table.differences(entry, rows) == []
+
+
+# The type of the key, one key in two spellings, and a key that is another one.
+TWO_SPELLINGS = [
+    ("varchar(3)", "abc", "abc ", "zzz"),
+    ("code", "abc", "abc ", "zzz"),
+    (
+        "timestamptz(0)",
+        "2021-08-04T12:30:00.1Z",
+        "2021-08-04T12:30:00.2Z",
+        "2021-08-04T12:31:00Z",
+    ),
+    ("moment", "2021-08-04T12:30:00.1Z", "2021-08-04T12:30:00.2Z", "2021-08-04T12:31:00Z"),
+]
+
+
+@pytest.mark.parametrize("rule", ["update", "newer"])
+@pytest.mark.parametrize(("kind", "one", "other", "far"), TWO_SPELLINGS, ids=lambda e: str(e)[:14])
+def test_keys_that_become_one_in_records_that_name_different_columns(
+    sandbox: Endpoints, schema: str, kind: str, one: str, other: str, far: str, rule: Any
+) -> None:
+    """Each set of columns is a statement of its own; these have to follow the order of the records."""
+    helper = Table.made(sandbox.database_url, schema, "id int", "helper")
+    helper.run(
+        f"""CREATE DOMAIN "{schema}".code AS varchar(3);
+            CREATE DOMAIN "{schema}".moment AS timestamptz(0)"""
+    )
+    kind = f'"{schema}".{kind}' if kind in ("code", "moment") else kind
+    columns = f"id {kind} PRIMARY KEY, x int, y int, _timestamp timestamptz"
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict=rule)
+    rows = [
+        record(0, {"id": far, "x": 0}),
+        record(1, {"id": one, "x": 1, "y": 1}),
+        record(2, {"id": other, "x": 5}),
+    ]
+    entry = table.commit(rows)
+    assert table.rows("x, y", "x") == [(0, None), (5, 1)]
+    assert table.differences(entry, rows) == []
+
+
+def test_a_collation_in_which_different_texts_are_equal(sandbox: Endpoints, schema: str) -> None:
+    """Rows are distinct for Playhead only if their collation is known to compare bytes."""
+    columns = 'id text COLLATE "ucs_basic" PRIMARY KEY, c text COLLATE "C", v text'
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict="update")
+    rows = [record(0, {"id": "a", "c": "b", "v": "0"}), record(1, {"id": "b", "c": "a", "v": "1"})]
+    account = account_of(Slice("cars", 0, 0, 2), rows)
+    with table.target.open(REPLAY) as writer:
+        opened = writer._table_of("cars")
+        ready = opened.decode(Records.of(rows), account).ready
+        assert opened._are_distinct(("c",), ready)
+        assert opened._are_distinct(("v",), ready)
+        assert not opened._are_distinct(("id",), ready)
+
+
+def test_short_keys_of_a_limited_length_are_still_distinct(sandbox: Endpoints, schema: str) -> None:
+    """Otherwise slices with such keys, which are common, would all be staged."""
+    columns = "id varchar(3) PRIMARY KEY, v text"
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict="update")
+    account = account_of(Slice("cars", 0, 0, 2), [])
+    with table.target.open(REPLAY) as writer:
+        opened = writer._table_of("cars")
+        for last, is_distinct in (("ab", True), ("a\u00e9\u00e9", True), ("abc ", False)):
+            rows = [record(0, {"id": "abc", "v": "0"}), record(1, {"id": last, "v": "1"})]
+            ready = opened.decode(Records.of(rows), account).ready
+            assert opened._are_distinct(("id",), ready) == is_distinct

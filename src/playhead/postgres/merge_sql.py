@@ -258,8 +258,8 @@ class MergeSql:
     def _key_of(self, field: Field) -> str:
         """Return a staged value as the column will store it; one that the column refuses matches no key."""
         held, column = self._held(field), field.column
-        if column.base == "varchar" and column.modifier > 4:
-            most = column.modifier - 4
+        if column.base == "varchar" and column.base_modifier > 4:
+            most = column.base_modifier - 4
             is_padded = f"rtrim(substr({held}, {most + 1}), ' ') = ''"
             return f"CASE WHEN {is_padded} THEN left({held}, {most}) ELSE {held} END"
         if column.base in _CUT:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from playhead.account import Account
 from playhead.extra_fields import ExtraFields
 from playhead.postgres.errors import TableChanged
@@ -12,14 +14,16 @@ from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_plac
 from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session, TableName
-from playhead.postgres.table import read_table
+from playhead.postgres.table import Column, read_table
 from playhead.records import Records
 
 if TYPE_CHECKING:
     from playhead.postgres.stage.latest_records import Latest
 
-# Types whose keys are equal exactly if their bytes are.
+# Types whose keys are equal exactly if their bytes are, unless a modifier or a collation makes them equal.
 _BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
+# The database's default is always deterministic; of others only these are known to be.
+_DETERMINISTIC = ("", 'pg_catalog."C"', 'pg_catalog."POSIX"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ class OpenTable:
     def _are_distinct(self, key: Sequence[str], ready: Any) -> bool:
         """Return whether certainly no two rows have one key; the server's own sort costs more."""
         columns = [self.layout.table.column(name) for name in key]
-        if not all(each is not None and each.base in _BYTEWISE for each in columns):
+        if not all(each is not None and _keeps_bytes(each, ready) for each in columns):
             return False
         if len(key) == 1:  # A grouping costs ten times as much for the few rows of a live pipeline.
             return len(ready.column(key[0]).unique()) == len(ready)
@@ -193,6 +197,19 @@ class OpenTable:
         if self.habits.is_keyed and not now.has_key(self.habits.key):
             reason = f"its unique index on ({', '.join(self.habits.key)}) is gone"
             raise TableChanged(str(known.place), reason=reason)
+
+
+def _keeps_bytes(column: Column, ready: Any) -> bool:
+    """Return whether values of different bytes are different values in the column."""
+    if column.base not in _BYTEWISE or column.collation not in _DETERMINISTIC:
+        return False
+    if column.base_modifier == -1:
+        return True
+    if column.base != "varchar":
+        return False  # timestamptz(0) rounds.
+    # Only from a text that is too long are blanks cut.
+    longest = pc.max(pc.utf8_length(ready.column(column.name))).as_py() or 0
+    return bool(longest <= column.base_modifier - 4)
 
 
 def left_out(decoded: Decoded, account: Account) -> ExtraFields:
