@@ -198,6 +198,11 @@ def _recovery(link: Link, _: Any, __: Any) -> Answer:
     return [(False,)], -1
 
 
+@shape(r"SELECT current_setting\('session_replication_role'\)")
+def _replication_role(link: Link, _: Any, __: Any) -> Answer:
+    return [("origin",)], -1
+
+
 @shape(r"SELECT current_user::text, (has_.*)")
 def _privileges(link: Link, match: Any, __: Any) -> Answer:
     return [("u", *([True] * (1 + match[1].count("has_table_privilege"))))], -1

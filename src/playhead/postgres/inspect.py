@@ -54,6 +54,7 @@ def notes(session: Session, subject: Subject) -> Iterator[Note]:
     """Yield notes, most of them about what happens to a value's fields."""
     yield from _notes_of_fields(subject)
     yield from _notes_of_table(subject)
+    yield from _notes_of_session(session, subject)
     yield from _notes_of_rows(session, subject)
     yield from _notes_of_order(subject)
 
@@ -292,6 +293,15 @@ def _notes_of_table(subject: Subject) -> Iterator[Note]:
     if servers:
         text = f"the server itself fills {_listed(servers)} of {place}"
         yield Note("target-filled-by-server", text, "info")
+
+
+def _notes_of_session(session: Session, subject: Subject) -> Iterator[Note]:
+    """Return a note for a role whose rows are not checked: not changed here, since only a superuser may."""
+    [(role,)] = session.run("SELECT current_setting('session_replication_role')")
+    if role == "replica":
+        text = f"session_replication_role of this user is replica: rows of {subject.table.place} are written "
+        text += "without its foreign keys and triggers"
+        yield Note("target-unchecked", text)
 
 
 def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:

@@ -33,7 +33,15 @@ _SETTINGS = {
     "client_encoding": "UTF8",
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
+    "array_nulls": "on",
+    "xmloption": "content",
+    # With fewer digits, a comparison of texts would not see a changed number.
+    "extra_float_digits": "3",
 }
+# A crash of the server loses commits that it did not wait for, but not the proof that they are there.
+# How much more than its own disk a commit waits for is the user's choice.
+_LASTING = """set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"""
 # A statement that waits longer for a lock fails, and is retried.
 _LOCK_PATIENCE = "60s"
 # PostgreSQL 16 can check whether a text is a value of some type.
@@ -69,7 +77,7 @@ class Session:
             f"set_config({_quoted(name)}, {_quoted(value)}, false)"
             for name, value in _SETTINGS.items()
         )
-        self.run(f"SELECT {settings}")
+        self.run(f"SELECT {settings}, {_LASTING}")
         [(version, lock_timeout)] = self.run(
             "SELECT current_setting('server_version_num')::int8, current_setting('lock_timeout')"
         )
