@@ -154,3 +154,67 @@ def test_a_record_too_deep_to_be_looked_into_is_refused(sandbox: Endpoints, sche
     rows = [record(0, {"id": 1, "v": "a"}), record(1, deep), record(2, {"id": 3, "v": "b"})]
     assert table.refused(rows) == [(1, "json")]
     assert table.rows("id, v") == [(1, "a"), (3, "b")]
+
+
+class TestDefaultsOfDomains:
+    """What a new row gets in a column that its record does not name, however slices are cut."""
+
+    KINDS = (
+        'CREATE DOMAIN "{schema}".plain AS text;'
+        "CREATE DOMAIN \"{schema}\".named AS text DEFAULT 'DEF';"
+        'CREATE DOMAIN "{schema}".above AS "{schema}".named;'
+        'CREATE DOMAIN "{schema}".other AS "{schema}".named DEFAULT \'OTHER\''
+    )
+
+    def made(self, sandbox: Endpoints, schema: str, kind: str, **options: Any) -> Table:
+        helper = Table.made(sandbox.database_url, schema, "id int", "helper")
+        helper.run(self.KINDS.format(schema=schema))
+        columns = (
+            f'id int PRIMARY KEY, x "{schema}".{kind}, _topic text, _partition int, _offset int8'
+        )
+        return Table.made(sandbox.database_url, schema, columns, **options)
+
+    @pytest.mark.parametrize("rule", [None, "update"])
+    @pytest.mark.parametrize("is_one_slice", [True, False])
+    @pytest.mark.parametrize(
+        ("kind", "default"),
+        [
+            ("named", "DEF"),
+            ("above", "DEF"),
+            ("other", "OTHER"),
+            ("named DEFAULT 'OWN'", "OWN"),
+            ("named DEFAULT NULL", None),
+            ("plain", None),
+        ],
+    )
+    def test_of_a_column(
+        self,
+        sandbox: Endpoints,
+        schema: str,
+        kind: str,
+        default: str | None,
+        is_one_slice: bool,
+        rule: Any,
+    ) -> None:
+        table = self.made(sandbox, schema, kind, on_conflict=rule)
+        rows = [
+            record(0, {"id": 1, "x": "v"}),
+            record(1, {"id": 2}),
+            record(2, {"id": 3, "x": None}),
+        ]
+        slices = [rows] if is_one_slice else [[each] for each in rows]
+        entries = [table.commit(each) for each in slices]
+        assert table.rows("id, x") == [(1, "v"), (2, default), (3, None)]
+        for finding in table.compared(*zip(entries, slices, strict=True)):
+            assert finding.differences == ()
+
+    def test_of_a_column_that_must_not_be_null(self, sandbox: Endpoints, schema: str) -> None:
+        table = self.made(sandbox, schema, "named NOT NULL")
+        rows = [
+            record(0, {"id": 1}),
+            record(1, {"id": 2, "x": None}),
+            record(2, {"id": 3, "x": "v"}),
+        ]
+        entry = table.commit(rows)
+        assert table.rows("id, x") == [(1, "DEF"), (2, "DEF"), (3, "v")]
+        assert table.differences(entry, rows) == []

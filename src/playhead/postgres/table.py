@@ -15,7 +15,9 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text
        a.attnotnull OR t.typnotnull, a.attidentity::text, a.attgenerated::text,
        format_type(base.oid, -1),
        CASE WHEN a.attidentity <> '' THEN ''
-            WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+            WHEN a.attgenerated = '' THEN coalesce(
+                pg_get_expr(d.adbin, d.adrelid), pg_get_expr(t.typdefaultbin, 0),
+                quote_literal(t.typdefault) || '::' || format_type(t.oid, -1)) END,
        coalesce((SELECT format('%I.%I', n.nspname, o.collname) FROM pg_catalog.pg_collation o
                  JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
                  WHERE o.oid = a.attcollation AND o.collname <> 'default'), ''),
@@ -98,7 +100,7 @@ class Column:
     base_type: str
     """The type below all domains, without a modifier, as in a statement."""
     default: str | None
-    """An expression; empty if the server fills the column with a number."""
+    """An expression, the column's or its type's; empty if the server fills the column with a number."""
     collation: str = ""
     """As in a statement; empty for the database's default."""
     base_modifier: int = -1
