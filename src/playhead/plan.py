@@ -18,6 +18,7 @@ from playhead.shown import plan_html, plan_lines, sample_lines, text
 from playhead.source import SourceFacts, TopicFacts, TopicPartition
 from playhead.target import Inspection
 from playhead.terms import Terms
+from playhead.time_span import OPEN_TRANSACTION
 
 VERSION = 2
 # Journals and ledgers may still have plans of version 1. They have no digest, and their target's
@@ -128,6 +129,15 @@ class Plan:
     def places(self) -> set[TopicPartition]:
         """The partitions of the plan, including those without offsets to read."""
         return {each.place for each in self.partitions}
+
+    @property
+    def unstable(self) -> int:
+        """How many offsets may be of a span by time, but could not be read behind an open transaction."""
+        is_by_time = self.from_ms is not None or self.to_ms is not None
+        if not is_by_time or all(note.code != OPEN_TRANSACTION for note in self.notes):
+            return 0
+        ends = [each for each in self.partitions if each.to_offset == each.stable_end]
+        return sum(each.high_watermark - each.stable_end for each in ends)
 
     def span_ends(self) -> dict[TopicPartition, int]:
         """The end of the span in each partition; with several runs, the end of the last one."""

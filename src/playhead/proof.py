@@ -22,7 +22,7 @@ from playhead.note import Note
 from playhead.plan import PartitionPlan, Plan
 from playhead.shown import proof_html, proof_lines, text
 from playhead.source import UNREAD, TopicPartition
-from playhead.time_span import LOOKED, READ_ON, SAMPLED
+from playhead.time_span import LOOKED, OPEN_TRANSACTION, READ_ON, SAMPLED
 
 _NEAR_THE_EDGE = 0.8
 
@@ -116,6 +116,8 @@ class Proof:
     pace: Mapping[str, Any] | None = None
     extra_fields: Mapping[str, ExtraFields] = field(default_factory=dict)
     """By source topic, what of its records no column of the target takes."""
+    unstable: int = 0
+    """Offsets that may be of a span by time, but could not be read behind an open transaction."""
 
     def __str__(self) -> str:
         return text(proof_lines(self))
@@ -155,7 +157,7 @@ class Proof:
             ending += f", {self.total('foreign'):,} that were not planned"
         word = "proved" if self.adds_up else "NOT PROVED"
         counted = f"{word}: {self.total('planned'):,} offsets = {' + '.join(counts)}; {ending}"
-        return counted + extra_fields_text(self.extra_fields)
+        return counted + unstable_text(self.unstable) + extra_fields_text(self.extra_fields)
 
     @property
     def evidence(self) -> dict[str, str]:
@@ -183,6 +185,7 @@ class Proof:
             "target": self.target,
             "adds_up": self.adds_up,
             "verdict": self.verdict(),
+            "unstable": self.unstable,
             "totals": {name: self.total(name) for name in _SUMS},
             "details": dict(self.details),
             "absences": dict(self.absences),
@@ -229,6 +232,7 @@ def prove(
         took=took,
         pace=pace,
         extra_fields=extra_fields_by_topic(every),
+        unstable=plan.unstable,
     )
 
 
@@ -315,9 +319,16 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
         notes.append(Note("not-kept", f"{text}or a rule left them out"))
     notes += extra_fields_notes(extra_fields_by_topic(entries))
     # What the plan could not inspect is unknown to the proof too.
-    notes += [note for note in plan.notes if note.code == SAMPLED]
+    notes += [note for note in plan.notes if note.code in (SAMPLED, OPEN_TRANSACTION)]
     notes += [note for note in plan.source.notes if note.code == UNREAD]
     return tuple(notes)
+
+
+def unstable_text(count: int) -> str:
+    """What a verdict says of offsets that may be of the span and could not be read."""
+    if not count:
+        return ""
+    return f"; NOT the whole span: {count:,} offsets behind an open transaction could not be read"
 
 
 def extra_fields_text(by_topic: Mapping[str, ExtraFields]) -> str:

@@ -21,6 +21,8 @@ from playhead.time_span_tail import WHOLE_OFFSETS, SearchedEnd, StrayRecord, Tai
 LATENESS_MS: Final = 600_000
 SAMPLED, READ_ON, LOOKED = "looked-in-part", "read-on", "looked"
 """Codes of notes: the offsets after a span were sampled, read as part of it, or checked completely."""
+OPEN_TRANSACTION: Final = "open-transaction"
+"""The code of a note on offsets that nothing can read yet, because a transaction is open before them."""
 _SHORT = 4
 """A rest of the log of at most this fraction (1/4) of the span is read too instead of sampled."""
 _BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
@@ -65,6 +67,9 @@ class TimeSpan:
 
     partitions: Mapping[TopicPartition, PartitionSpan]
     notes: tuple[Note, ...] = ()
+    reaching: frozenset[TopicPartition] = frozenset()
+    """Partitions whose stable offsets all lie before the end of the span and the lateness: a record that
+    cannot be read yet may be of the span."""
 
 
 class SpanGoesOn(Refused):
@@ -97,20 +102,20 @@ def time_span(
     asked, facts = read_on or ReadOn(), topics or {}
     late = _lateness(bounds, lateness_ms if asked.fixed_ms is None else asked.fixed_ms, facts)
     partitions = _by_index(source, bounds, resolved, late, asked)
+    reaching = frozenset(p for p, it in partitions.items() if it.to_offset == bounds[p].stable_end)
     if resolved.to_ms is None or asked.is_to_end:
-        return TimeSpan(partitions)
+        return TimeSpan(partitions, (), reaching)
     is_least = asked.is_least and asked.fixed_ms is None
     tails = list(_tails(partitions, bounds, resolved, late, is_least=is_least))
     short = [] if asked.fixed_ms is not None else _short(tails, partitions, facts)
     seen = _seen(source, [each for each in tails if each not in short], bounds, facts)
     if asked.fixed_ms is not None:
         _refuse_more(seen)
-        return TimeSpan(partitions, tuple(_on_looked(seen, {})))
+        return TimeSpan(partitions, tuple(_on_looked(seen, {})), reaching)
     ends = _ends(seen) | {each.place: each.end for each in short}
     notes = (*_on_looked(seen, ends), *_on_read(seen, ends), *_on_short(short))
-    return TimeSpan(
-        {place: _ending(each, ends.get(place)) for place, each in partitions.items()}, notes
-    )
+    ended = {place: _ending(each, ends.get(place)) for place, each in partitions.items()}
+    return TimeSpan(ended, notes, reaching)
 
 
 def _ending(span_: PartitionSpan, end: int | None) -> PartitionSpan:

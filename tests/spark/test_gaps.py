@@ -259,3 +259,36 @@ def test_an_archive_knows_what_it_has(
     command("gaps", *ends, "--replay", "--yes")
     assert look(deck, *ends).is_whole
     assert deck.plan(*ends).compare().agrees
+
+
+def test_a_span_by_time_that_an_open_transaction_cuts_is_never_called_whole(
+    deck: Deck, command: Command
+) -> None:
+    from tests.sandbox.kafka_log import Log
+
+    topic, table = deck.topic("cut"), deck.table(PLACED)
+    log = Log(deck.connection, topic)
+    rows = [(T0_MS + 1_000 * n, b"k", b'{"car": "a", "seq": %d}' % n, ()) for n in range(30)]
+    log.commit(0, *rows[:10])
+    holding = log.leave_open(0, rows[10])
+    deck.write(
+        Record(topic, 0, 0, time_ms, TimestampType.CREATE_TIME, key, value)
+        for time_ms, key, value, _ in rows[11:]
+    )
+    end = f"postgres:{table}"
+    span = ("--from", str(T0_MS), "--for", "30s")
+    try:
+        done = command("replay", f"kafka:{topic}", end, *span, "--yes")
+        assert "proved: 11 offsets = 10 written + 1 absent" in done.stderr
+        assert "NOT the whole span: 20 offsets behind an open transaction" in done.stderr
+        found = json.loads(
+            command("gaps", f"kafka:{topic}", end, *span, "-o", "json", code=4).stdout
+        )
+        assert (found["is_whole"], found["missing"], found["unstable"]) == (False, 0, 20)
+        assert [(each["from_offset"], each["to_offset"]) for each in found["gaps"]] == [(11, 31)]
+        compared = command("verify", f"kafka:{topic}", end, *span, code=4)
+        assert "CANNOT BE TOLD: 10 records read back, 0 differences" in compared.stderr
+    finally:
+        holding.abort_transaction(30)
+    found = json.loads(command("gaps", f"kafka:{topic}", end, *span, "-o", "json", code=4).stdout)
+    assert (found["missing"], found["unstable"]) == (19, 0)

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from playhead.errors import Refused
 from playhead.kafka.read.scan import stretches
+from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.plan import Estimate, PartitionPlan, Plan
-from playhead.record import Record, TimestampType
+from playhead.proof import prove
+from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay import samples as sampling
 from playhead.replay.assemble import Wiring
@@ -285,6 +287,30 @@ def test_open_transactions_at_the_end_are_said():
     span = span_ms(T, T + 3_000)
     assert "open-transaction" in codes(planned(source, span))  # which late ones may be in
     assert "open-transaction" not in codes(planned(source, span, lateness_ms=500))
+
+
+def test_a_proof_of_a_span_by_time_says_what_could_not_be_read_behind_an_open_transaction():
+    source = ListSource(TEN, bounds={(TOPIC, 0): Bounds(0, 8, 10)})
+    plan = planned(source, span_ms(T, T + 30_000))
+    [note] = [note for note in plan.notes if note.code == "open-transaction"]
+    assert "records of the span may be among them: when the transaction has ended, " in note.text
+    proof = prove(plan, [Entry(Slice(TOPIC, 0, 0, 8), 8, 8)])
+    assert proof.adds_up
+    assert proof.verdict() == (
+        "proved: 8 offsets = 8 written; 0 missing, 0 duplicates; NOT the whole span: 2 offsets "
+        "behind an open transaction could not be read"
+    )
+    assert proof.as_document()["unstable"] == 2
+    assert note in proof.notes
+
+
+def test_a_span_without_times_is_all_that_can_be_read():
+    plan = planned(ListSource(TEN, bounds={(TOPIC, 0): Bounds(0, 8, 10)}))
+    assert plan.unstable == 0
+    assert planned(ListSource(TEN), span_ms(T, T + 30_000)).unstable == 0
+    proof = prove(plan, [Entry(Slice(TOPIC, 0, 0, 8), 8, 8)])
+    assert proof.verdict() == "proved: 8 offsets = 8 written; 0 missing, 0 duplicates"
+    assert "open-transaction" in [note.code for note in proof.notes]
 
 
 class Saying(ListSource):

@@ -5,7 +5,12 @@ from click.testing import CliRunner
 
 from playhead.cli.app import app
 from playhead.errors import UsageError
+from playhead.replay.assemble import Wiring
+from playhead.replay.planner import Planner
 from playhead.replay.verify import PartitionCheck, Verification
+from playhead.source import Bounds
+from playhead.testing import ListSource, ListTarget
+from tests.unit.replaying import TOPIC, record, request
 
 
 def refused(*words: str) -> UsageError:
@@ -87,4 +92,26 @@ class TestTheVerdict:
         assert found.verdict() == (
             "CANNOT BE TOLD: 9 records read back, 0 differences, "
             "3 offsets not replayed yet, or not read back"
+        )
+
+    def test_a_span_that_an_open_transaction_cuts_cannot_be_told(self):
+        source = ListSource(
+            [record(offset, 1_600_000_000_000) for offset in range(8)],
+            bounds={(TOPIC, 0): Bounds(0, 8, 28)},
+        )
+        span = "1600000000000..1600000030000"
+        plan = Planner(request(span=span), Wiring(source, ListTarget(), None), 1).plan("r1")
+        found = self.verified(same=8).after(plan, is_of_run=False)
+        assert not found.agrees
+        assert found.verdict() == (
+            "CANNOT BE TOLD: 8 records read back, 0 differences; NOT the whole span: 20 offsets "
+            "behind an open transaction could not be read"
+        )
+        document = found.as_document()
+        assert (document["unstable"], document["agrees"]) == (20, False)
+        assert [note["code"] for note in document["notes"]] == ["open-transaction"]
+        of_run = self.verified(same=8).after(plan, is_of_run=True)
+        assert of_run.agrees, "the run had planned no more"
+        assert (
+            "verified: 8 records read back, 0 differences; NOT the whole span" in of_run.verdict()
         )

@@ -10,7 +10,7 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
 
-Kind = Literal["missing", "settling", "expired"]
+Kind = Literal["missing", "settling", "expired", "unstable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class Gap:
     """A run of offsets that the target lacks.
 
     `missing` records are in the log and can be replayed; `settling` ones are so young that they may still
-    arrive; `expired` ones are no longer in the log.
+    arrive; `expired` ones are no longer in the log; `unstable` offsets are behind an open transaction, so
+    that nothing can read them, and may be of the span.
     """
 
     slice: Slice
@@ -46,7 +47,9 @@ class Gap:
             "records": self.records,
             "first": _shown(self.first_ms),
             "last": _shown(self.last_ms),
-            "share": None if self.is_open else share(self.count, planned),
+            "share": None
+            if self.is_open or self.kind == "unstable"
+            else share(self.count, planned),
             "state": self.kind,
         }
 
@@ -85,6 +88,11 @@ class Gaps:
         """Whether nothing is missing; settling records are not missing yet."""
         return all(each.kind == "settling" for each in self.found)
 
+    @property
+    def unstable(self) -> int:
+        """How many offsets may be of the span, and cannot be read before a transaction ends."""
+        return sum(each.count for each in self.of("unstable"))
+
     def missing_slices(self) -> list[Slice]:
         """The offsets that a replay would write."""
         return [each.slice for each in self.of("missing")]
@@ -103,6 +111,8 @@ class Gaps:
             texts.append(f"{logs} inside the span (expired)")
         if settling := sum(each.count for each in self.of("settling")):
             texts.append(f"{settling:,} settling")
+        if unstable := self.unstable:
+            texts.append(f"{unstable:,} unstable behind open transactions, NOT compared,")
         return f"{', '.join(texts)} of {self.planned:,} offsets in {self.target}"
 
     def _told(self, missing: Sequence[Gap], lost: int) -> str:
@@ -131,6 +141,7 @@ class Gaps:
             "missing": sum(each.count for each in self.of("missing")),
             "settling": sum(each.count for each in self.of("settling")),
             "expired": self._expired(),
+            "unstable": self.unstable,
             "absent": self.absent,
             "duplicates": self.duplicates,
             "gaps": self.rows(),

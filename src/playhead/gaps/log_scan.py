@@ -109,6 +109,15 @@ class _GraceScan:
         return Note("future", text)
 
 
+def young_at_the_end(
+    source: Source, parts: Sequence[Slice], settling: GracePeriod
+) -> set[TopicPartition]:
+    """Return the partitions in which what follows these parts is young too, as a record in them is."""
+    with source.open() as reader:
+        young = _young(source, reader, parts, settling)
+    return {place for place, its in young.items() if its.since is not None}
+
+
 def _young(
     source: Source, reader: Reader, missing: Sequence[Slice], settling: GracePeriod
 ) -> dict[TopicPartition, _GraceScan]:

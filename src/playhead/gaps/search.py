@@ -26,12 +26,12 @@ from playhead.gaps.missing import (
     inventory_of,
     way_of,
 )
+from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
 from playhead.note import Note
-from playhead.plan import PartitionPlan
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, ends, expecting
 from playhead.replay.engine import Engine
-from playhead.replay.planner import freeze
+from playhead.replay.planner import Frozen, freeze
 from playhead.replay.samples import where_the_records_are
 from playhead.request import Request
 from playhead.source import Bounds, SourceFacts, TopicPartition
@@ -73,6 +73,8 @@ class GapFinder:
     """Named offsets before the start of the log."""
     begins_inside: tuple[LogStart, ...] = field(init=False)
     """Partitions whose log begins inside a span by time."""
+    unstable: tuple[Unstable, ...] = field(init=False)
+    """Offsets that may be of the span, behind a transaction that was open when they were frozen."""
     resolved: Resolved = field(init=False)
     looked: tuple[Note, ...] = field(init=False)
     """Notes on the records after the end of a span by time."""
@@ -90,13 +92,13 @@ class GapFinder:
         self.resolved = request.spec.span.resolve(time.time_ns())
         self.gone, held = _gone(self.resolved, bounds)
         self.begins_inside = tuple(log_starts_inside(source, bounds, self.resolved))
-        nothing: tuple[tuple[PartitionPlan, ...], tuple[Note, ...]] = ((), ())
-        frozen, self.looked = (
-            nothing
-            if held is None
-            else freeze(source, bounds, held, request, self.facts.topics, is_least=True)
-        )
-        self.spans = tuple(slice_ for each in frozen if (slice_ := each.slice()) is not None)
+        frozen = Frozen()
+        if held is not None:
+            frozen = freeze(source, bounds, held, request, self.facts.topics, is_least=True)
+        self.looked = frozen.notes
+        self.unstable = unstable_of(source, bounds, self.resolved, frozen)
+        planned = (each.slice() for each in frozen.partitions)
+        self.spans = tuple(each for each in planned if each is not None)
         if not (self.spans or self.resolved.offsets or str(self.resolved) == "start..end"):
             self.looked = (*self.looked, where_the_records_are(source, bounds))
         self._way = way_of(request, self.question.by, self._has_offsets)
@@ -109,6 +111,7 @@ class GapFinder:
         settling = GracePeriod(time.time_ns() // 1_000_000, self.question.settle_ms)
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         expired += deleted.gaps
+        unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
         common = {
@@ -119,17 +122,18 @@ class GapFinder:
             "duplicates": lacking.duplicates,
         }
         if self.question.is_quick:
-            found = sorted((*expired, *map(Gap, left)), key=_in_order)
-            notes = (*deleted.notes, *lacking.notes, *self.looked, *self._untimed())
+            found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)
+            notes = (*deleted.notes, *open_notes, *lacking.notes, *self.looked, *self._untimed())
             return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
         told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
         gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
         return Gaps(
             **common,  # type: ignore[arg-type]
-            found=tuple(sorted((*expired, *gaps), key=_in_order)),
+            found=tuple(sorted((*expired, *gaps, *unstable), key=_in_order)),
             absent=sum(told.absent.values()),
             notes=(
                 *deleted.notes,
+                *open_notes,
                 *lacking.notes,
                 *self.looked,
                 *told.notes,

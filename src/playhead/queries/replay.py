@@ -333,7 +333,8 @@ def plan_queries(
     source = source_of(request, configuration)
     resolved = request.spec.span.resolve(now_ns)
     facts = source.facts()
-    partitions, looked = freeze(source, source.bounds(), resolved, request, facts.topics)
+    frozen = freeze(source, source.bounds(), resolved, request, facts.topics)
+    partitions, looked = frozen.partitions, frozen.notes
     refuse_several_runs(partitions)
     control = server.control()
     found, kept = control.facts(), control.terms(replay_id)

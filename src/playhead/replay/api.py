@@ -179,6 +179,9 @@ class Planned:
 
     def compare(self) -> Verification:
         """Compare the target with the span itself, without a run that says what went where."""
+        return self._compared().after(self.plan, is_of_run=False)
+
+    def _compared(self) -> Verification:
         spec, both = self.plan.request.spec, self.ends
         if isinstance(both.target, Inventory):
             return against_table(self.plan, both, self.engine.run_job, self.engine.slots)

@@ -10,9 +10,13 @@ from playhead.record import TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicPartition
 from playhead.span import Resolved
+from playhead.time_span import OPEN_TRANSACTION
 
-OPEN_TRANSACTION = "open-transaction"
 _MOST_SAID = 4
+_MAY_BE_OF_THE_SPAN = (
+    "; records of the span may be among them: when the transaction has ended, playhead gaps finds "
+    "those that the target lacks, and gaps --replay writes them"
+)
 
 
 class MixedTimes(Refused):
@@ -88,13 +92,15 @@ def expired(
     return [Note("expired", text)]
 
 
-def unstable(partitions: Sequence[PartitionPlan]) -> list[Note]:
+def unstable(partitions: Sequence[PartitionPlan], resolved: Resolved) -> list[Note]:
     """Return notes on partitions whose span ends where a transaction is still open."""
+    is_by_time = resolved.from_ms is not None or resolved.to_ms is not None
+    more = _MAY_BE_OF_THE_SPAN if is_by_time else ""
     return [
         Note(
             OPEN_TRANSACTION,
             f"{each.topic}:{each.partition} ends at {each.stable_end}: a transaction is still open "
-            f"there, and the {each.high_watermark - each.stable_end} offsets after it are not replayed",
+            f"there, and the {each.high_watermark - each.stable_end} offsets after it are not replayed{more}",
         )
         for each in partitions
     ]

@@ -1,7 +1,7 @@
 """Makes a plan: freezes the offsets, inspects both ends, and collects notes."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from playhead.decoding import Kinds
@@ -15,13 +15,13 @@ from playhead.records import Records
 from playhead.replay import samples as sampling
 from playhead.replay.assemble import Wiring
 from playhead.replay.decode import Sampled, sampled
-from playhead.replay.plan_notes import OPEN_TRANSACTION, expired, future, timestamps, unstable
+from playhead.replay.plan_notes import expired, future, timestamps, unstable
 from playhead.request import Request
 from playhead.source import Bounds, HasTransactions, Source, SourceFacts, TopicFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved
 from playhead.target import Inspection, InspectRequest
 from playhead.task.slicer import Filter
-from playhead.time_span import time_span
+from playhead.time_span import OPEN_TRANSACTION, time_span
 
 _GUESSED_RATE = 100_000
 _MOST_SHOWN, _MOST_ITEMS = 2_000, 100
@@ -51,7 +51,8 @@ class Planner:
         bounds = source.bounds()
         facts = source.facts()
         resolved = self.request.spec.span.resolve(self.now_ns)
-        partitions, looked = freeze(source, bounds, resolved, self.request, facts.topics)
+        frozen = freeze(source, bounds, resolved, self.request, facts.topics)
+        partitions = frozen.partitions
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
         arriving = self.arriving(decoded.records)
@@ -67,9 +68,9 @@ class Planner:
             *([sampling.where_the_records_are(source, bounds)] if is_empty else ()),
             *timestamps(facts, samples, resolved),
             *expired(partitions, samples, resolved),
-            *looked,
+            *frozen.notes,
             *self._future(partitions, resolved),
-            *unstable(_open_at_the_end(source, partitions, bounds)),
+            *unstable(open_at_the_end(source, partitions, bounds), resolved),
             *decoded.notes,
             # The plan itself names the open transactions that matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
@@ -209,6 +210,16 @@ def _shortened(value: object) -> object:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The offsets of a span in each partition, and what is known of their ends."""
+
+    partitions: tuple[PartitionPlan, ...] = ()
+    notes: tuple[Note, ...] = ()
+    reaching: frozenset[TopicPartition] = frozenset()
+    """Partitions in which the span takes, or looked at, every offset that can be read."""
+
+
 def freeze(
     source: Source,
     bounds: Mapping[TopicPartition, Bounds],
@@ -216,10 +227,10 @@ def freeze(
     request: Request,
     topics: Mapping[str, TopicFacts],
     is_least: bool = False,
-) -> tuple[tuple[PartitionPlan, ...], tuple[Note, ...]]:
+) -> Frozen:
     """Return the span's offsets in each partition now, with notes."""
     if resolved.offsets:
-        return _by_offsets(bounds, resolved), ()
+        return Frozen(_by_offsets(bounds, resolved))
     found = time_span(
         source,
         bounds,
@@ -228,10 +239,11 @@ def freeze(
         read_on=replace(request.spec.read_on, is_least=is_least),
         topics=topics,
     )
-    return tuple(
+    partitions = tuple(
         _partition(place, bounds[place], (each.from_offset, each.span_end, each.to_offset))
         for place, each in found.partitions.items()
-    ), found.notes
+    )
+    return Frozen(partitions, found.notes, found.reaching)
 
 
 def _partition(place: TopicPartition, held: Bounds, offsets: tuple[int, int, int]) -> PartitionPlan:
@@ -279,13 +291,20 @@ def _not_held(asked: OffsetSpan, place: TopicPartition, held: Bounds) -> Refused
     )
 
 
-def _open_at_the_end(
+def open_at_the_end(
     source: Source,
     partitions: Sequence[PartitionPlan],
     bounds: Mapping[TopicPartition, Bounds],
+    reaching: Collection[TopicPartition] = (),
 ) -> list[PartitionPlan]:
-    """Those that end at an open transaction; on a busy topic most are committed by now."""
-    ends = [each for each in partitions if each.to_offset == each.stable_end < each.high_watermark]
+    """Those that end, or whose span reaches, where a transaction is open; on a busy topic most are
+    committed by now."""
+    ends = [
+        each
+        for each in partitions
+        if each.stable_end < each.high_watermark
+        and (each.to_offset == each.stable_end or each.place in reaching)
+    ]
     if not ends or not isinstance(source, HasTransactions):
         return ends
     is_open = source.open_transactions({each.place: bounds[each.place] for each in ends})

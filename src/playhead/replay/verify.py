@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import Plan
-from playhead.proof import extra_fields_notes, extra_fields_text
+from playhead.proof import extra_fields_notes, extra_fields_text, unstable_text
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.partition_work import partition_works
@@ -20,6 +20,7 @@ from playhead.target import Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
+from playhead.time_span import OPEN_TRANSACTION
 
 MOST_DIFFERENCES = 100
 
@@ -52,10 +53,17 @@ class Verification:
     """Planned offsets that the ledger lacks, and which therefore cannot be compared."""
     extra_fields: Mapping[str, ExtraFields] = field(default_factory=dict)
     """For each source topic, the fields of its records that no column of the target takes."""
+    unstable: int = 0
+    """Offsets that may be of a span by time, but could not be read behind an open transaction."""
+    is_of_run: bool = True
+    """Whether the records of a run were compared, which has planned no unstable offsets."""
+    told: tuple[Note, ...] = ()
+    """Notes of the plan that matter for the result."""
 
     @property
     def agrees(self) -> bool:
-        return self.uncovered == 0 and all(
+        is_whole = self.uncovered == 0 and (self.is_of_run or self.unstable == 0)
+        return is_whole and all(
             each.different == each.unknown == 0 and each.checksums_agree for each in self.partitions
         )
 
@@ -83,7 +91,7 @@ class Verification:
             text += f", {self.unknown:,} that could not be compared"
         if self.uncovered:
             text += f", {self.uncovered:,} offsets not replayed yet, or not read back"
-        return text + extra_fields_text(self.extra_fields)
+        return text + unstable_text(self.unstable) + extra_fields_text(self.extra_fields)
 
     def _word(self) -> str:
         if self.agrees:
@@ -94,7 +102,12 @@ class Verification:
 
     def notes(self) -> list[Note]:
         """What should be known beside the verdict."""
-        return list(extra_fields_notes(self.extra_fields))
+        return [*self.told, *extra_fields_notes(self.extra_fields)]
+
+    def after(self, plan: Plan, *, is_of_run: bool) -> "Verification":
+        """Return it with what planning could not read of the span."""
+        told = tuple(note for note in plan.notes if note.code == OPEN_TRANSACTION)
+        return replace(self, unstable=plan.unstable, is_of_run=is_of_run, told=told)
 
     def as_document(self) -> dict[str, Any]:
         rows = [
@@ -109,9 +122,11 @@ class Verification:
             "different": self.different,
             "unknown": self.unknown,
             "uncovered": self.uncovered,
+            "unstable": self.unstable,
             "extra_fields": {name: each.as_document() for name, each in self.extra_fields.items()},
             "partitions": rows,
             "differences": list(self.differences),
+            "notes": [asdict(note) for note in self.notes()],
         }
 
 
@@ -119,7 +134,7 @@ def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verificatio
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
-    return checked(plan, run_job(job) if job.tasks else [])
+    return checked(plan, run_job(job) if job.tasks else []).after(plan, is_of_run=True)
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
