@@ -156,6 +156,8 @@ class SliceComparison:
     """Runs without a row when only existence was checked: from offset, to offset, number of records."""
     unlike: int = 0
     """Records that were not looked for because the target can never have them: tombstones, unreadable ones."""
+    elsewhere: int = 0
+    """Records that have a row only if one counts that names another partition, topic or none."""
     extra_fields: ExtraFields = field(default_factory=ExtraFields)
     """The fields of the records that no column of the target takes."""
 

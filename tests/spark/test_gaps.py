@@ -191,6 +191,81 @@ def test_a_time_belongs_to_the_key_where_it_is_named(deck: Deck) -> None:
     assert places(timed) == [(0, 0, 1), (0, 2, 4)]
 
 
+def states(deck: Deck, *values: dict[str, Any], partition: int = 0, topic: str = "") -> str:
+    """A topic of states, of the same second unless they say another."""
+    topic = topic or deck.topic("states", 2)
+    deck.write(
+        [
+            Record(
+                topic,
+                partition,
+                n,
+                T0_MS + 1_000 * value.pop("at", 0),
+                TimestampType.CREATE_TIME,
+                None,
+                json.dumps(value).encode(),
+            )
+            for n, value in enumerate(values)
+        ]
+    )
+    return topic
+
+
+STATES = (
+    "id int PRIMARY KEY, v int, _topic text, _partition int, _offset bigint, _timestamp timestamptz"
+)
+
+
+@pytest.mark.parametrize("by", ["offsets", "key"])
+def test_an_older_row_of_the_key_does_not_hide_a_later_record(deck: Deck, by: str) -> None:
+    topic = states(deck, {"id": 1, "v": 1}, {"id": 1, "v": 2, "at": -5}, {"id": 2, "v": 3})
+    table = deck.table(STATES)
+    place = f"'{topic}', 0, {{}}, to_timestamp({T0_MS // 1000})"
+    deck.sql(f"INSERT INTO {table} VALUES (1, 1, {place.format(0)}), (2, 3, {place.format(2)})")
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    found = look(deck, *ends, by=by, key=("id",))
+    assert places(found) == [(0, 1, 2)]
+    assert not found.is_whole
+    # A rule by which the older row stays is said.
+    for rule in ("ignore", "newer"):
+        assert look(deck, *ends, by=by, key=("id",), on_conflict=rule).is_whole
+    deck.sql(f"UPDATE {table} SET _timestamp = '2001-01-01' WHERE id = 1")
+    assert not look(deck, *ends, by=by, key=("id",), on_conflict="newer").is_whole
+    deck.sql(f"UPDATE {table} SET _offset = 7 WHERE id = 1")
+    assert look(deck, *ends, by=by, key=("id",)).is_whole
+
+
+def test_a_row_of_the_key_from_another_partition_is_accepted_and_noted(deck: Deck) -> None:
+    topic = states(deck, {"id": 1, "v": 1}, {"id": 2, "v": 2})
+    table = deck.table(STATES)
+    deck.sql(f"INSERT INTO {table} VALUES (1, 1, '{topic}', 1, 0), (2, 2, NULL, NULL, NULL)")
+    found = look(deck, f"kafka:{topic}", f"postgres:{table}", key=("id",))
+    assert found.is_whole
+    [note] = [note for note in found.notes if note.code == "elsewhere"]
+    assert note.text.startswith("2 records have no row of their own or a later one")
+
+
+@pytest.mark.parametrize("columns", ["id int, v int", f"{STATES.replace(' PRIMARY KEY', '')}"])
+def test_records_without_a_key_are_never_filled_twice(
+    deck: Deck, command: Command, columns: str
+) -> None:
+    topic = states(deck, {"id": 0, "v": 0}, {"id": None, "v": 1}, {"v": 2}, {"id": 3, "v": 3})
+    table = deck.table(columns)
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    ran(deck.plan(*ends))
+    words = ("gaps", *ends, "--by", "key", "--key", "id", "--replay", "--yes")
+    for _ in range(2):
+        done = command(*words)
+        assert "0 missing" in done.stderr
+        is_looked_for = "_offset" in columns
+        assert ("2 records of the span cannot be looked for" in done.stderr) != is_looked_for
+        assert deck.rows(table, "v", "ORDER BY 1") == [(0,), (1,), (2,), (3,)]
+    if is_looked_for:
+        deck.sql(f"DELETE FROM {table} WHERE v = 2")
+        assert places(look(deck, *ends, by="key", key=("id",))) == [(0, 2, 3)]
+        assert places(look(deck, *ends, key=("id",))) == [(0, 2, 3)]
+
+
 def test_gaps_that_were_found_by_key_are_closed(
     deck: Deck, laps: str, unplaced: str, command: Command
 ) -> None:
@@ -208,7 +283,7 @@ def test_tombstones_and_unreadable_records_are_no_rows_and_no_gaps(deck: Deck) -
     found = look(deck, f"kafka:{topic}", f"postgres:{table}", key=("seq",))
     assert places(found) == [(0, 0, 1), (0, 4, 5)]
     [note] = found.notes
-    assert note.text.startswith("3 records of the span cannot be rows")
+    assert note.text.startswith("3 records of the span cannot be looked for")
 
 
 def test_columns_that_are_not_there_are_refused(deck: Deck, laps: str, unplaced: str) -> None:

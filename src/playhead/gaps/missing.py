@@ -130,6 +130,8 @@ class RowLookup:
         }
         unlike = sum(each["unlike"] for each in findings)
         notes = [_unlike(unlike, self.table)] if unlike else []
+        elsewhere = sum(each["elsewhere"] for each in findings)
+        notes += [_elsewhere(elsewhere, self.table)] if elsewhere else []
         counts = runs if self.is_transformed else None
         return MissingOffsets(sorted(runs), f"rows by {', '.join(columns)}", None, notes, counts)
 
@@ -145,8 +147,15 @@ def _need_all(pieces: Sequence[Slice], looked_at: Sequence[Slice]) -> None:
 
 
 def _unlike(count: int, table: str) -> Note:
-    text = f"{count:,} records of the span cannot be rows of {table}: tombstones, or values that do not fit"
+    text = f"{count:,} records of the span cannot be looked for in {table}: tombstones, values that do not fit, or no value in the key"
     return Note("unlike", f"{text}; they were not looked for")
+
+
+def _elsewhere(count: int, table: str) -> Note:
+    text = f"{count:,} records have no row of their own or a later one of their partition in {table}, but one with"
+    return Note(
+        "elsewhere", f"{text} the same key from another partition or topic, or without a place"
+    )
 
 
 def by_ledger(

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from playhead.account import Account, ErrorRule
 from playhead.errors import Refused
 from playhead.ledger import Entry
-from playhead.postgres.merge_sql import EXPECTED, named
+from playhead.postgres.merge_sql import EXPECTED, literal, named
 from playhead.postgres.open_table import OpenTable
+from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, has_place
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import Session
 from playhead.postgres.stage.stage import Stage
@@ -14,6 +15,8 @@ from playhead.records import Records
 from playhead.target import SliceComparison
 
 _ORDER = named(ORDER)
+_TOPIC = f't.{named(TOPIC)}::text COLLATE "C"'
+_PARTITION, _OFFSET = (f"t.{named(each)}::text::int8" for each in (PARTITION, OFFSET))
 
 
 class NoSuchColumns(Refused):
@@ -31,8 +34,11 @@ class NoSuchColumns(Refused):
 class MissingRows:
     """Looks for the records of one slice in temporary tables of a transaction that is rolled back.
 
-    A record has a row if some row has the same values in the columns; as in SQL, null equals nothing. Records
-    that cannot be a row, because they cannot be decoded or are tombstones, are not looked for.
+    A record has a row if some row has the same values in the columns. Where rows name their partition and
+    offset, one of the same partition must be as late as the record: an older one is of another record, which
+    the missing one would have replaced. Records that cannot be a row, because they cannot be decoded or are
+    tombstones, are not looked for, and neither are those with a null in the columns, which equals nothing in
+    SQL; where rows name their place, these are looked for by it.
     """
 
     def __init__(self, session: Session, table: OpenTable, by: Sequence[str], entry: Entry) -> None:
@@ -46,7 +52,7 @@ class MissingRows:
         """Return runs of records without a row."""
         account = Account(self._entry.slice, ErrorRule("skip"))
         decoded = self._table.decode(whole, account)
-        expected, missing = 0, list[int]()
+        expected, missing, elsewhere = 0, list[int](), 0
         if decoded.rows:
             with self._session.undone():
                 stage = Stage(self._session, self._table, decoded, whole, account)
@@ -54,8 +60,7 @@ class MissingRows:
                 stage.expect()
                 # Without statistics, the server expects few rows and might scan the table for each.
                 self._session.run(f"ANALYZE {EXPECTED}")
-                [(expected,)] = self._session.run(f"SELECT count(*) FROM {EXPECTED}")  # noqa: S608
-                missing = [row[0] for row in self._session.run(self._statement())]
+                expected, missing, elsewhere = self._looked_for()
         return SliceComparison(
             self._entry.slice,
             expected,
@@ -65,12 +70,55 @@ class MissingRows:
             different=len(missing),
             missing=tuple(_runs(whole.offsets, missing)),
             unlike=len(whole) - expected,
+            elsewhere=elsewhere,
         )
 
-    def _statement(self) -> str:
+    def _looked_for(self) -> tuple[int, list[int], int]:
+        """Return how many records were looked for, which are missing, and how many a row from elsewhere is for."""
+        no_key = " OR ".join(f"e.{named(name)} IS NULL" for name in self._by)
+        [(expected, without_key)] = self._session.run(
+            f"SELECT count(*), count(*) FILTER (WHERE {no_key}) FROM {EXPECTED} e"  # noqa: S608
+        )
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._by)
-        there = f"EXISTS (SELECT FROM {self._table.place.quoted} t WHERE {same})"
-        return f"SELECT e.{_ORDER} FROM {EXPECTED} e WHERE NOT {there} ORDER BY 1"  # noqa: S608
+        older = self._older()
+        if older is None:
+            missing = self._without(same, f"NOT ({no_key})")
+            return expected - without_key, missing, 0
+        missing = self._without(f"{same} AND ({older}) IS NOT TRUE", f"NOT ({no_key})")
+        sure = self._without(f"{same} AND {self._is_here()} AND NOT {older}", f"NOT ({no_key})")
+        elsewhere = len(sure) - len(missing)
+        if without_key:
+            its_own = f"{self._is_here()} AND {_OFFSET} = e.{_ORDER}"
+            missing = sorted([*missing, *self._without(its_own, f"({no_key})")])
+        return expected, missing, elsewhere
+
+    def _without(self, there: str, which: str) -> list[int]:
+        """Return the offsets of such records without such a row."""
+        row = f"EXISTS (SELECT FROM {self._table.place.quoted} t WHERE {there})"
+        statement = f"SELECT e.{_ORDER} FROM {EXPECTED} e WHERE {which} AND NOT {row} ORDER BY 1"  # noqa: S608
+        return [offset for (offset,) in self._session.run(statement)]
+
+    def _is_here(self) -> str:
+        """The condition that a row is from the partition of the records."""
+        slice_ = self._entry.slice
+        topic = f'{_TOPIC} = {literal(slice_.topic)} COLLATE "C"'
+        has_topic = TOPIC in [each.name for each in self._table.layout.metadata]
+        partition = f"{_PARTITION} = {slice_.partition}"
+        return f"({topic} AND {partition})" if has_topic else f"({partition})"
+
+    def _older(self) -> str | None:
+        """The condition that a row is from this partition, and a record's row should have replaced it.
+
+        None where rows do not tell, where they are compared by their place, or where the first row stays.
+        """
+        layout, habits = self._table.layout, self._table.habits
+        if not has_place(layout) or OFFSET in self._by or habits.stays == "ignore":
+            return None
+        row, record = [_OFFSET], [f"e.{_ORDER}"]
+        if habits.stays == "newer" and habits.stays_by in [each.name for each in layout.fields]:
+            version = named(habits.stays_by)
+            row, record = [f"t.{version}", *row], [f"e.{version}", *record]
+        return f"({self._is_here()} AND ({', '.join(row)}) < ({', '.join(record)}))"
 
 
 def _runs(offsets: Sequence[int], missing: Sequence[int]) -> Iterator[tuple[int, int, int]]:

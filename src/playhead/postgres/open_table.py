@@ -37,6 +37,10 @@ class WriteRules:
     decode: str = "json"
     refuses_left_out: bool = False
     """Whether records are refused that have fields which no column takes."""
+    stays: Rule | None = None
+    """If records are only looked for: the rule by which the rows of older ones may stay."""
+    stays_by: str = ""
+    """The column with the time that `stays` compares under `newer`."""
 
     @property
     def is_ordered(self) -> bool:

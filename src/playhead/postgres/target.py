@@ -151,7 +151,8 @@ class PostgresTarget(Target):
 
     def _habits(self, table: Table) -> WriteRules:
         if self.known_by:
-            return WriteRules(self.known_by, tombstones="skip", decode=self.decode)
+            stays = (self.on_conflict, self.version_column or "_timestamp")
+            return WriteRules(self.known_by, None, "", "skip", self.decode, False, *stays)
         rule = self.on_conflict
         needs_key = rule is not None or self.tombstones == "delete"
         key = self.key or (table.primary_key or () if needs_key else ())
