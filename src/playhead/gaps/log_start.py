@@ -100,7 +100,7 @@ def expired_by_offsets(target: Inventory, starts: Sequence[LogStart]) -> Expired
 
 def expired_by_ledger(starts: Sequence[LogStart], lacking: Sequence[Slice]) -> ExpiredRecords:
     """By what was committed, or, where only rows could tell, all of it: no ledger keeps times, so that
-    nobody knows where the span began."""
+    where the span began is unknown."""
     gaps, lacks = [], []
     for start in starts:
         if its := [each for each in lacking if each.overlaps(start.before)]:
