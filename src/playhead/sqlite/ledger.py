@@ -1,6 +1,7 @@
 """The ledger and the terms of each replay, in tables of the same database."""
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,16 @@ class Ledger:
         for replay_id, text in self._select(_OVERLAPPING, *values):
             slices.setdefault(replay_id, []).append(entry_at("playhead_entries", text).slice)
         return slices
+
+    def others_cover(self, claimed: Mapping[str, Any]) -> bool:
+        """Return whether another replay has committed the offset that a row claims."""
+        topic = " AND topic = :_topic" if "_topic" in claimed else ""
+        statement = (
+            "SELECT 1 FROM playhead_entries WHERE replay <> :replay AND partition = :_partition "  # noqa: S608
+            f"AND from_offset <= :_offset AND to_offset > :_offset{topic} LIMIT 1"
+        )
+        values = {**claimed, "replay": self.replay_id}
+        return bool(self.connection.execute(statement, values).fetchall())
 
     def _select(self, statement: str, *values: Any) -> list[Any]:
         exists = "SELECT 1 FROM sqlite_master WHERE name = 'playhead_entries'"

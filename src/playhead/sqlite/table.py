@@ -49,6 +49,11 @@ class Table:
         names = [name for name in PLACE if name in self.columns]
         return names if names[-2:] == ["_partition", "_offset"] else []
 
+    @property
+    def keeps_one_of_a_key(self) -> bool:
+        """Return whether a row depends on all records of its key; rows without a place cannot be compared."""
+        return self.rules.on_conflict is not None and bool(self.place)
+
     def row(self, record: Record, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
         """Return the values of the columns that a record fills, and its fields that no column takes.
 

@@ -140,6 +140,11 @@ class SqliteTarget(Target):
         with self._opened() as connection:
             return Ledger(connection, replay_id).entries()
 
+    def compares_in_order(self, topics: Sequence[str], /) -> bool:
+        with self._opened() as connection:
+            tables = [self._find(connection, topic) for topic in topics]
+        return any(table is not None and table.keeps_one_of_a_key for table in tables)
+
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:
         with open_database(database_file(self.file)) as connection:

@@ -13,6 +13,7 @@ from playhead.record import Record
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.sqlite.compare import Comparison
+from playhead.sqlite.final_rows import FinalRows
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import transaction
 from playhead.sqlite.table import REFUSED, Row, Table
@@ -28,6 +29,7 @@ class SqliteWriter(Writer):
 
     def __init__(self, ledger: Ledger, look_up: Callable[[str], tuple[Table, Whereto]]) -> None:
         self._ledger, self._look_up = ledger, look_up
+        self._finals: dict[str, FinalRows] = {}
 
     def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
         return at_once
@@ -48,12 +50,23 @@ class SqliteWriter(Writer):
             abort_point("sqlite.entry_written")
         abort_point("sqlite.committed")
 
-    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         table, _ = self._look_up(entry.slice.topic)
         rows = [*_rows(table, Account(entry.slice, ErrorRule("skip")), records)]
-        comparison = Comparison(self._ledger, table, entry)
-        found = comparison.findings((record, row) for record, row, _ in rows if row)
-        return replace(found, extra_fields=ExtraFields.counted(names for *_, names in rows))
+        extra_fields = ExtraFields.counted(names for *_, names in rows)
+        wanted = ((record, row) for record, row, _ in rows if row)
+        if table.keeps_one_of_a_key:
+            number = len(self._finals)
+            if table.name not in self._finals:
+                self._finals[table.name] = FinalRows(self._ledger, table, number)
+            self._finals[table.name].add(entry, wanted, extra_fields)
+            return None
+        found = Comparison(self._ledger, table, entry).findings(wanted)
+        return replace(found, extra_fields=extra_fields)
+
+    def conclude(self) -> Sequence[SliceComparison]:
+        finals, self._finals = self._finals, {}
+        return [finding for each in finals.values() for finding in each.findings()]
 
     def _insert(self, table: Table, account: Account, rows: Sequence[WrittenRow]) -> dict[str, Any]:
         connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0

@@ -1,0 +1,185 @@
+"""What `verify` says of a SQLite table whose rows another program has changed."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playhead.account import Account, ErrorRule
+from playhead.record import Record, Slice, TimestampType
+from playhead.records import Records
+from playhead.request import TableRules
+from playhead.source import SourceFacts, TopicFacts
+from playhead.sqlite.target import SqliteTarget
+from playhead.target import InspectRequest, SliceComparison
+from playhead.testing.target_case import assert_all_told, terms
+from tests.unit.test_sqlite import rows
+
+TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, x, y, _topic, _partition, _offset)"
+Given = Mapping[Slice, Sequence[Any]]
+
+
+def slices_of(*parts: Sequence[Any], partition: int = 0, start: int = 0) -> Given:
+    """The values of neighbouring slices, ten offsets each."""
+    return {
+        Slice("t", partition, start + 10 * n, start + 10 * n + 10): values
+        for n, values in enumerate(parts)
+    }
+
+
+def records(slice_: Slice, values: Sequence[Any]) -> list[Records]:
+    create = TimestampType.CREATE_TIME
+    place = slice_.topic, slice_.partition
+    texts = [json.dumps(each).encode() for each in values]
+    each = [Record(*place, slice_.from_offset + n, 1, create, None, v) for n, v in enumerate(texts)]
+    return [Records.of(each)]
+
+
+def table(tmp_path: Path, rule: str | None, made: str = TABLE) -> SqliteTarget:
+    if not (tmp_path / "a.db").exists():
+        rows(tmp_path / "a.db", made)
+    rules = TableRules(key=("id",) if rule else (), on_conflict=rule)
+    return SqliteTarget(str(tmp_path / "a.db"), "t", rules)
+
+
+def replayed(target: SqliteTarget, given: Given, replay_id: str = "r") -> None:
+    samples = [run for slice_, values in given.items() for run in records(slice_, values)]
+    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 2}, samples)
+    target.prepare(replay_id, target.inspect(seen), terms("t"))
+    with target.open(replay_id) as writer:
+        for slice_, values in given.items():
+            account = Account(slice_, ErrorRule("skip"))
+            account.read = len(values)
+            writer.commit(account, records(slice_, values))
+
+
+def verified(target: SqliteTarget, given: Given, replay_id: str = "r") -> SliceComparison:
+    """The sum of the comparisons of all slices, with all differences."""
+    entries = {entry.slice: entry for entry in target.entries(replay_id)}
+    assert {*entries} == {*given}
+    with target.open(replay_id) as writer:
+        each = [writer.compare(entries[slice_], records(slice_, given[slice_])) for slice_ in given]
+        found = [*(one for one in each if one is not None), *writer.conclude()]
+    for one in found:
+        assert_all_told(one)
+    counts = {n: sum(getattr(one, n) for one in found) for n in ("expected", "found", "same")}
+    more = {n: sum(getattr(one, n) for one in found) for n in ("different", "unknown")}
+    sums = {
+        n: " ".join(getattr(one, n) for one in found)
+        for n in ("expected_checksum", "found_checksum")
+    }
+    differences = tuple(difference for one in found for difference in one.differences)
+    return SliceComparison(found[-1].slice, differences=differences, **counts, **more, **sums)
+
+
+def told(found: SliceComparison) -> tuple[int, int, int]:
+    return found.same, found.different, found.unknown
+
+
+def kinds(found: SliceComparison) -> Counter[str]:
+    return Counter(each.kind for each in found.differences)
+
+
+GOOD = [{"id": n, "x": "good"} for n in range(5)]
+
+
+@pytest.mark.parametrize("rule", ["update", "ignore"])
+def test_each_record_of_a_good_replay_is_the_same(tmp_path: Path, rule: str) -> None:
+    given = slices_of(GOOD, [{"id": 3, "x": "later"}, {"id": 3, "y": 1}])
+    given = {**given, **slices_of([{"id": 3, "x": "elsewhere"}, {"id": 9}], partition=1)}
+    target = table(tmp_path, rule)
+    replayed(target, given)
+    found = verified(target, given)
+    assert told(found) == (9, 0, 0), found
+    assert found.expected_checksum == found.found_checksum
+    assert target.compares_in_order(["t"])
+
+
+@pytest.mark.parametrize("rule", ["update", "ignore"])
+@pytest.mark.parametrize("offset", [999, -1, 4, 1, "'x'", "NULL"])
+def test_a_row_that_claims_another_offset_is_no_excuse(
+    tmp_path: Path, rule: str, offset: Any
+) -> None:
+    target, given = table(tmp_path, rule), slices_of(GOOD)
+    replayed(target, given)
+    rows(tmp_path / "a.db", f"UPDATE t SET x = 'evil', _offset = {offset} WHERE id = 3")
+    found = verified(target, given)
+    assert told(found) == (4, 1, 0), found
+    assert kinds(found) == {"changed": 1}
+    assert found.expected_checksum != found.found_checksum
+
+
+def test_an_earlier_record_of_the_key_is_no_excuse(tmp_path: Path) -> None:
+    given = slices_of(GOOD, [{"id": 3, "x": "last"}])
+    target = table(tmp_path, "update")
+    replayed(target, given)
+    rows(tmp_path / "a.db", "UPDATE t SET x = 'good', _offset = 3 WHERE id = 3")
+    found = verified(target, given)
+    assert told(found) == (4, 2, 0), "both records of the key are lost"
+    assert "the row of this key is from offset 3; 2 records have its key" in str(found.differences)
+
+
+@pytest.mark.parametrize("rule", ["update", "ignore"])
+def test_a_row_of_another_replay_cannot_be_told(tmp_path: Path, rule: str) -> None:
+    target, given = table(tmp_path, rule), slices_of(GOOD)
+    replayed(target, given)
+    others = slices_of([{"id": 3, "x": "theirs"}], start=100)
+    replayed(table(tmp_path, "update"), others, "s")
+    found = verified(target, given)
+    assert told(found) == (4, 0, 1)
+    assert "is from offset 100, which another replay wrote" in found.differences[0].text
+
+
+def test_under_ignore_no_more_rows_are_excused_than_were_left_alone(tmp_path: Path) -> None:
+    target, given = table(tmp_path, "ignore"), slices_of(GOOD, [{"id": 5}, {"id": 0}])
+    rows(tmp_path / "a.db", "INSERT INTO t (id, x) VALUES (1, 'before'), (2, 'before')")
+    replayed(target, given)
+    assert [entry.details.get("left_alone") for entry in target.entries("r")] == [2, 1]
+    assert told(verified(target, given)) == (5, 0, 2)
+    rows(tmp_path / "a.db", "UPDATE t SET x = 'evil', _offset = -1 WHERE id IN (0, 3, 5)")
+    found = verified(target, given)
+    # Two keys are excused, one of them of two records. In the second slice the replay's own row of
+    # key 0 is what was left alone: this excuses no row of key 5.
+    assert told(found) == (1, 3, 3), found
+
+
+def test_rows_that_are_gone_and_rows_too_many_are_counted(tmp_path: Path) -> None:
+    target, given = table(tmp_path, "update"), slices_of(GOOD, [{"id": 1}, {"id": 1, "x": "last"}])
+    replayed(target, given)
+    rows(tmp_path / "a.db", "DELETE FROM t WHERE id = 1")
+    rows(tmp_path / "a.db", "INSERT INTO t VALUES (77, 'evil', 0, 't', 0, 11)")
+    found = verified(target, given)
+    assert told(found) == (4, 4, 0)
+    assert kinds(found) == {"missing": 1, "extra": 1}
+
+
+def test_fields_of_earlier_records_are_compared_too(tmp_path: Path) -> None:
+    target, given = table(tmp_path, "update"), slices_of([{"id": 1, "y": 7}], [{"id": 1, "x": 1}])
+    replayed(target, given)
+    assert told(verified(target, given)) == (2, 0, 0)
+    rows(tmp_path / "a.db", "UPDATE t SET y = 8")
+    assert told(verified(target, given)) == (0, 2, 0)
+
+
+def test_a_key_is_what_sqlite_takes_for_one(tmp_path: Path) -> None:
+    made = "CREATE TABLE t (id TEXT COLLATE NOCASE PRIMARY KEY, x, _partition TEXT, _offset TEXT)"
+    target = table(tmp_path, "update", made)
+    given = slices_of([{"id": "a", "x": 1}, {"id": 5, "x": 1}], [{"id": "A", "x": 2}, {"id": "5"}])
+    replayed(target, given)
+    assert told(verified(target, given)) == (4, 0, 0)
+    rows(tmp_path / "a.db", "UPDATE t SET x = 3 WHERE id = 'A'")
+    assert told(verified(target, given)) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("rule", ["update", "ignore"])
+def test_records_that_were_refused_cannot_be_told(tmp_path: Path, rule: str) -> None:
+    made = TABLE.replace("x,", "x CHECK (x IS NOT 'bad'),")
+    target = table(tmp_path, rule, made)
+    given = slices_of(GOOD, [{"id": 8, "x": "bad"}, {"id": 9}])
+    replayed(target, given)
+    assert told(verified(target, given)) == (6, 0, 1)
+    rows(tmp_path / "a.db", "DELETE FROM t WHERE id = 9")
+    assert told(verified(target, given)) == (5, 1, 1)
