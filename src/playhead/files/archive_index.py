@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from playhead.files.archive import Archive, ArchivedSlice
 from playhead.files.errors import ArchiveGap
+from playhead.files.origins import Origins, replays_by_topic
 from playhead.ledger import remaining
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, TopicPartition
@@ -21,21 +22,29 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The entries of each partition, in slice order."""
+    """The entries of each partition, in slice order, and the origins of topics with several replays."""
 
     places: Mapping[TopicPartition, Sequence[ArchivedSlice]]
+    origins: Origins
 
     @classmethod
     def of(cls, archive: Archive) -> "Index":
+        """Read all ledgers; refuse records of several topics under one name."""
         places: dict[TopicPartition, list[ArchivedSlice]] = {
             (topic, partition): []
             for about in archive.abouts()
             for topic, known in about.items()
             for partition in range(known["partitions"])
         }
-        for each in archive.committed():
+        committed = archive.committed()
+        for each in committed:
             places.setdefault((each.slice.topic, each.slice.partition), []).append(each)
-        return cls(places)
+        replays = replays_by_topic((each.slice.topic, each.replay_id) for each in committed)
+        # One replay has one topic of each name, so that its terms need not be read.
+        several = {topic: ids for topic, ids in replays.items() if len(ids) > 1}
+        origins = Origins.of(archive, several)
+        origins.refuse_several()
+        return cls(places, origins)
 
     def bounds(self, place: TopicPartition) -> Bounds:
         """Return the first and the last archived offset; an unarchived partition is empty."""

@@ -1,5 +1,7 @@
 """The errors of archives."""
 
+from collections.abc import Sequence
+
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
@@ -100,6 +102,30 @@ class OtherRecords(Refused):
         super().__init__(
             f"replay {replay_id} would replace {path}, where replay {other} has archived other records",
             hint="use a separate folder for each selection",
+        )
+
+
+class SeveralTopics(Refused):
+    """An archive has records of several topics under one name."""
+
+    def __init__(self, where: str, *, topic: str, origins: Sequence[str]) -> None:
+        self.where, self.topic, self.origins = where, topic, tuple(origins)
+        super().__init__(
+            f"{where} has records of several topics with the name {topic}: {'; '.join(origins)}",
+            hint="move the ledgers of all but one topic, _playhead/replay=ID, out of the archive; their "
+            "data files are not read without them",
+        )
+
+
+class AnotherTopic(Refused):
+    """An archive has records of another topic with the same name."""
+
+    def __init__(self, where: str, *, topic: str, found: str, needed: str) -> None:
+        self.where, self.topic, self.found, self.needed = where, topic, found, needed
+        super().__init__(
+            f"{where} has records of another topic {topic}, by {found}; the topic to archive has the id "
+            f"{needed}: it was created again, or is on another cluster",
+            hint="use a separate folder for each topic",
         )
 
 

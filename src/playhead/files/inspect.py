@@ -1,9 +1,10 @@
 """Inspects the place of an archive before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from playhead.files.archive import Archive
+from playhead.files.origins import Origins, replays_by_topic
 from playhead.files.typed_columns import PREFIX, inferred
 from playhead.note import Note
 from playhead.source import TopicFacts
@@ -16,6 +17,9 @@ def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspecti
     is_archive = there and archive.is_there()
     where = archive.store.identity
     notes = _notes(archive, look, free, is_archive=is_archive, is_there=there)
+    if is_archive:
+        ids = {name: facts.topic_id or "" for name, facts in look.source.topics.items()}
+        origins_before(archive, look.partitions).refuse_another(ids)
     topics = {
         topic: _known(look.source.topics.get(topic, TopicFacts()), partitions)
         for topic, partitions in look.partitions.items()
@@ -27,6 +31,15 @@ def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspecti
             notes.append(_columns_note(topic, columns))
     needs = {"topics": topics, "is_new": not is_archive}
     return Inspection(where, tuple(notes), archive_made(archive, needs), needs)
+
+
+def origins_before(
+    archive: Archive, topics: Collection[str], replay_id: str | None = None
+) -> Origins:
+    """Return the origins of what other replays have archived of these topics."""
+    names = [each for each in archive.entry_names() if each.slice.topic in topics]
+    pairs = ((each.slice.topic, each.replay_id) for each in names if each.replay_id != replay_id)
+    return Origins.of(archive, replays_by_topic(pairs))
 
 
 def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:

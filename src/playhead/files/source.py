@@ -24,8 +24,9 @@ class FilesSource:
     """An archive that `FilesTarget` wrote, in a local folder or in S3.
 
     Its ledgers list what it holds: a data file without an entry is not read, and every file must match its
-    SHA-256. An offset that several replays archived is read once: from a slice that left nothing out if there
-    is one, else from the first that has it, in the order of slices, then of replay ids.
+    SHA-256. Records of two topics with one name are refused. An offset that several replays archived is read
+    once: from a slice that left nothing out if there is one, else from the first that has it, in the order of
+    slices, then of replay ids.
     """
 
     root: str
@@ -47,7 +48,7 @@ class FilesSource:
         return SourceFacts(
             archive.store.identity,
             {topic: _topic_facts(topic, index, abouts) for topic in sorted(topics)},
-            tuple(_gap_notes(index)),
+            (*index.origins.notes(), *_gap_notes(index)),
         )
 
     def offsets_at(self, instant_ms: int, /) -> Mapping[TopicPartition, int]:

@@ -13,7 +13,7 @@ from playhead.files.codec import shown_times
 from playhead.files.file_names import Format
 from playhead.files.formats.jsonl import bytes_as_json, headers_as_json
 from playhead.files.formats.parquet import ParquetCodec
-from playhead.files.inspect import archive_made, surveyed
+from playhead.files.inspect import archive_made, origins_before, surveyed
 from playhead.files.open_archive import archive_of, checked_format, settled
 from playhead.files.terms import agree, kept_terms
 from playhead.files.typed_columns import shown_fields
@@ -44,7 +44,7 @@ class FilesTarget(Target):
       What has no ledger entry is not read, and is replaced by the resume. On a local disk two
       runs of one replay exclude each other by a lock. S3 has none, and rests on names and bytes
       being the same in both, as they are when both cut the same slices; a run that begins while
-      another one of its replay is under way may cut others, and leave offsets in two files. The
+      another run of its replay is active may cut others, and leave offsets in two files. The
       proof tells of them.
 
     S3 is found, and let in, as the AWS command line does: AWS_ENDPOINT_URL, AWS_REGION,
@@ -89,6 +89,9 @@ class FilesTarget(Target):
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         archive = self._archive()
         archive.make()
+        if kept_terms(archive, replay_id) is None:
+            # Another replay may have come in between since the inspection.
+            origins_before(archive, terms.topics, replay_id).refuse_another(terms.topics)
         notes = agree(archive, replay_id, terms)
         archive.write_about(replay_id, inspection.needs.get("topics", {}))
         return notes
