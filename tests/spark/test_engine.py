@@ -16,7 +16,7 @@ from playhead.config.context import configure
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import wait_until
 from playhead.replay.engine import Engine
-from playhead.spark import session
+from playhead.spark import own_session, session
 from playhead.spark.stream_reader import topic_frame
 from playhead.spark.transform import forgiving
 from playhead.testing.fixtures import MakeTopic
@@ -85,7 +85,7 @@ def test_an_engine_has_settings_and_jobs_of_its_own(spark: "SparkSession", tmp_p
             time.sleep(seconds)
             yield from parts
 
-        with session.tagged(engine.session(), engine._tag):
+        with own_session.tagged(engine.session(), engine._tag):
             return engine.session().range(0, 1, 1, 1).mapInArrow(asleep, "id long").count()
 
     with ThreadPoolExecutor(2) as pool:
@@ -97,7 +97,7 @@ def test_an_engine_has_settings_and_jobs_of_its_own(spark: "SparkSession", tmp_p
         with pytest.raises(Exception, match="cancel"):
             lasting.result(WITHIN_S)
         assert short.result(WITHIN_S) == 1
-    with session.tagged(one.session(), "next"):
+    with own_session.tagged(one.session(), "next"):
         assert one.session().range(3).count() == 3
 
 
@@ -121,7 +121,7 @@ def start(program: str, **more: str) -> "subprocess.Popen[str]":
 
 SLEEPER = """
 import time
-from playhead.spark import session
+from playhead.spark import own_session, session
 spark = session.session("sleeper")
 def slowly(parts):
     for part in parts:

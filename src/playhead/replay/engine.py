@@ -90,7 +90,7 @@ class Engine:
         Thread(target=begin, name="engine", daemon=True).start()
 
     def session(self) -> "SparkSession":
-        from playhead.spark import session
+        from playhead.spark import own_session, session
 
         with self._lock:
             if self._session is not None and session.has_died():
@@ -107,7 +107,7 @@ class Engine:
                     remote=self._configuration.get("spark_remote"),
                     memory=self._memory or session.DEFAULT_MEMORY,
                 )
-                self._session = session.with_own_settings(found)
+                self._session = own_session.with_own_settings(found)
             return self._session
 
     def check_words(self) -> None:
@@ -132,30 +132,30 @@ class Engine:
                 raise of_the_engine(exc) or exc from exc
 
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
-        from playhead.spark import run, session
+        from playhead.spark import own_session, run, session
 
         spark = self.session()
         session.describe(spark, f"playhead replay {job.replay_id}")
-        with session.tagged(spark, self._tag):
+        with own_session.tagged(spark, self._tag):
             return run.run(spark, job, self._transform)
 
     def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
         """Return samples as the transform changes them."""
         if self._transform is None:
             return samples
-        from playhead.spark import run, session
+        from playhead.spark import own_session, run
 
         spark = self.session()
-        with session.tagged(spark, self._tag):
+        with own_session.tagged(spark, self._tag):
             return run.transformed(spark, samples, self._transform)
 
     def cancel(self) -> None:
         """End the running jobs; the targets undo what is not committed."""
-        from playhead.spark import session
+        from playhead.spark import own_session
 
         with self._lock:
             if self._session is not None:
-                session.interrupt(self._session, self._tag)
+                own_session.interrupt(self._session, self._tag)
 
 
 def _need_lent_engine_to_do(configuration: Configuration) -> None:

@@ -331,9 +331,7 @@ def _buries(make_target: MakeTarget, onlooker: Onlooker, bad: Record) -> None:
     assert len(buried) == 1, f"the dead letters of one slice were written {len(buried)} times"
     (slice_, [letter]) = buried[0]
     assert slice_ == case.slice, f"dead letter of {slice_}, needed {case.slice}"
-    assert letter.record in case.with_bad(bad), (
-        f"dead letter with {letter.record}, which is not a record of the slice"
-    )
+    assert letter.record in case.with_bad(bad), f"dead letter of another slice: {letter.record}"
     assert letter.record.offset == case.bad_offset, (
         f"dead letter with {letter.record}, which is not the bad record"
     )
