@@ -97,7 +97,9 @@ def test_a_plan_shows_no_values(
     changes = plans["UPDATE counted SET n = n + ? WHERE pause() = ?"]
     assert changes["target"].startswith("Update on counted")
     assert [server.sql("SELECT n FROM counted") for server in pair] == [[(6,)], [(6,)]]
-    assert plans["SELECT pause(); SELECT pause()"]["target"].startswith("not explained: the text is not")
+    assert plans["SELECT pause(); SELECT pause()"]["target"].startswith(
+        "not explained: the text is not"
+    )
     for text in (printed, page.read_text()):
         assert "Seq Scan on people" in text
         assert "Curie" not in text
@@ -112,4 +114,6 @@ def test_with_literals_the_plan_is_that_of_the_values(
     bound = plans["SELECT pause() + ? FROM people WHERE name = $1"]
     assert "Lise Meitner" in bound["target"]
     assert "Lise Meitner" in bound["beside"]
-    assert plans["SELECT pause(); SELECT pause()"]["target"].startswith("not explained: the text is not")
+    assert plans["SELECT pause(); SELECT pause()"]["target"].startswith(
+        "not explained: the text is not"
+    )
