@@ -1,6 +1,7 @@
 """Whole replays in this process: every pair of ends, every rule, and a proof that adds up each time."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from playhead import Replay, Span, kafka, postgres
 from playhead.account import RecordRefused
 from playhead.checksum import Checksum, checksum_of
 from playhead.config.guards import CopiedBefore
-from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.errors import PlayheadError, Refused, Stopped, UsageError
 from playhead.kafka.read.source import KafkaSource
 from playhead.plan import Plan
 from playhead.record import Record, TimestampType
@@ -30,6 +31,7 @@ from tests.fix_replay import (
     ran,
     small_slices,
     totals,
+    within,
 )
 
 COLUMNS = (
@@ -581,3 +583,23 @@ def test_of_two_plans_that_were_made_first_the_second_is_asked_for_when_it_runs(
     assert len(deck.records(copy)) == 20
     [note] = [each for each in ran(other, again=True).notes if each.code == "copied-meanwhile"]
     assert f"run {one.plan.replay_id} copied 20 of these offsets" in note.text
+
+
+def test_a_table_whose_gap_was_filled_meanwhile_is_not_appended_to_unasked(deck: Deck) -> None:
+    topic, table = deck.laps(40), deck.table("car text, _partition int, _offset bigint")
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    stopped = deck.plan(*ends, pace="10/s")
+    replay_id = stopped.plan.replay_id
+    with small_slices(5), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(stopped.run)
+        within(lambda: len(deck.rows(table)) >= 5, seconds=40, what="the first slice")
+        assert Journal().ask_to_stop(replay_id)
+        with pytest.raises(Stopped):
+            running.result(40)
+    there = len(deck.rows(table))
+    ran(deck.plan(*ends, span=f"0:{there}-40"))
+    resumed = api.planned(stopped.plan, deck.configuration())
+    resumed.is_resumed = True
+    with pytest.raises(CopiedBefore, match=f"{40 - there} of the offsets that it lacks are in"):
+        resumed.run()
+    assert len(deck.rows(table)) == 40

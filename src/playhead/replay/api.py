@@ -17,7 +17,12 @@ from playhead.proof import Proof
 from playhead.replay.assemble import Wiring, as_source, ends, guards, refuse_idle_rules
 from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
 from playhead.replay.compare import against_archive, against_table, against_topics
-from playhead.replay.earlier_copies import EarlierCopy, earlier_copies, said_of
+from playhead.replay.earlier_copies import (
+    EarlierCopy,
+    appended_by_others,
+    earlier_copies,
+    said_of,
+)
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
 from playhead.replay.estimate import known_rate
 from playhead.replay.guards import refuse_another_target
@@ -107,7 +112,9 @@ class Planned:
         return earlier_copies(self.ends.target, self.plan, is_agreed=self.is_resumed)
 
     def _copies(self) -> str:
-        return "" if self.copies_again else said_of(self.earlier_copies())
+        if self.copies_again or self.is_endless:
+            return ""
+        return said_of(self.earlier_copies()) or appended_by_others(self.ends.target, self.plan)
 
     @property
     def servers(self) -> dict[str, str]:

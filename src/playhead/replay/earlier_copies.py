@@ -10,7 +10,7 @@ from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.target import CommonLedger, Target
+from playhead.target import CommonLedger, Inventory, Target
 from playhead.terms import Terms, differing_ends
 
 COPIED_BEFORE, COPIED_MEANWHILE = "copied-before", "copied-meanwhile"
@@ -48,6 +48,23 @@ def earlier_copies(target: Target, plan: Plan, *, is_agreed: bool = False) -> li
     _, own = known.pop(plan.replay_id, (None, ()))
     lacking = remaining(plan.slices(), [entry.slice for entry in own])
     return _copies(target, plan, _not_named(plan, known) if own or is_agreed else known, lacking)
+
+
+def appended_by_others(target: Target, plan: Plan) -> str:
+    """Say how many offsets a begun replay still lacks that its table has all the same, as after a filled gap.
+
+    A table with a rule for conflicts keeps one row of a key; others would get a second row of each offset.
+    """
+    if not isinstance(target, Inventory) or plan.request.spec.table.on_conflict is not None:
+        return ""
+    begun = target.entries(plan.replay_id)
+    left = remaining(plan.slices(), [entry.slice for entry in begun])
+    topics = sorted({slice_.topic for slice_ in left})
+    if not begun or not left or not target.has_offsets(topics):
+        return ""
+    held = target.held_offsets(left)
+    found = sum(map(held.count, topics))
+    return f"{found:,} of the offsets that it lacks are in the table already" if found else ""
 
 
 def copied_ahead(target: Target, plan: Plan, ahead: Sequence[Slice]) -> list[EarlierCopy]:
