@@ -11,7 +11,7 @@ from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.target import Writer
 from playhead.testing import ListSource
-from tests.sandbox.postgres_table import REPLAY, Table, account_of, record, records
+from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, account_of, record, records
 from tests.sandbox.test_postgres_order import inspected, last_first
 from tests.unit.replaying import runner, whole_plan
 
@@ -42,13 +42,121 @@ def test_rows_that_a_trigger_drops(sandbox: Endpoints, schema: str, rule: Any, k
     assert entry.details == {"way": "staged"} | counts
 
 
-def test_a_row_that_was_there_is_left_alone(sandbox: Endpoints, schema: str) -> None:
-    """An update that the trigger drops leaves a row, which is not the record's and not missing."""
-    table = made(sandbox, schema, "id int PRIMARY KEY, v text", DROPS, on_conflict="update")
-    table.commit(records({"id": 1, "v": "old"}))
-    entry = table.commit(records({"id": 1, "v": "no"}, {"id": 2, "v": "no"}, start=1))
-    assert table.rows() == [(1, "old")]
-    assert (entry.written, entry.filtered, entry.details["left_alone"]) == (1, 1, 1)
+@pytest.mark.parametrize("rule", ["update", "newer"])
+def test_an_update_that_a_trigger_drops(sandbox: Endpoints, schema: str, rule: Any) -> None:
+    """The row that was there is not the record's, so the record is not written."""
+    columns = "id int PRIMARY KEY, v text, n int, _timestamp timestamptz"
+    table = made(sandbox, schema, columns, DROPS, on_conflict=rule)
+    table.commit(records({"id": 1, "v": "old"}, {"id": 4, "v": "same", "n": 1}))
+    table.run("UPDATE {table} SET _timestamp = '2021-08-04T12:30:00.005Z' WHERE id = 4")
+    values: list[Any] = [{"id": 1, "v": "no"}, {"id": 2, "v": "no"}, {"id": 3, "v": "yes"}]
+    # Not changed, and of several sets of columns.
+    values += [{"id": 4, "v": "same", "n": 1}, {"id": 1, "n": 5}]
+    rows = [record(n, value, ms=NOON_MS + n) for n, value in enumerate(values, start=2)]
+    entry = table.commit(rows)
+    assert table.rows("id, v, n") == [(1, "old", 5), (3, "yes", None), (4, "same", 1)]
+    assert (entry.written, entry.filtered) == (3, 2)
+    counts = {"inserted": 1, "updated": 1, "left_alone": 1, "not_kept": 2}
+    assert {name: entry.details[name] for name in counts} == counts
+
+
+def test_an_older_record_under_newer_is_left_alone(sandbox: Endpoints, schema: str) -> None:
+    columns = "id int PRIMARY KEY, v text, _timestamp timestamptz"
+    table = made(sandbox, schema, columns, DROPS, on_conflict="newer")
+    table.commit([record(0, {"id": 1, "v": "new"}, ms=NOON_MS)])
+    older = [record(1, {"id": 1, "v": "no"}, ms=NOON_MS - 5)]
+    entry = table.commit([*older, record(2, {"id": 1, "v": "no"}, ms=NOON_MS - 4)])
+    assert (entry.written, entry.filtered, entry.details["left_alone"]) == (2, 0, 2)
+
+
+@pytest.mark.parametrize("rule", ["update", "newer"])
+def test_a_row_that_a_trigger_changes_is_written(
+    sandbox: Endpoints, schema: str, rule: Any
+) -> None:
+    changes = """
+    CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+    $$BEGIN NEW.v = upper(NEW.v); RETURN NEW; END$$;
+    CREATE TRIGGER t BEFORE INSERT OR UPDATE ON {{table}} FOR EACH ROW EXECUTE FUNCTION "{schema}".f()
+    """
+    columns = "id int PRIMARY KEY, v text, _timestamp timestamptz"
+    table = made(sandbox, schema, columns, changes, on_conflict=rule)
+    table.commit(records({"id": 1, "v": "a"}))
+    entry = table.commit(records({"id": 1, "v": "b"}, {"id": 2, "v": "c"}, start=1))
+    assert table.rows("id, v") == [(1, "B"), (2, "C")]
+    assert (entry.written, entry.filtered) == (2, 0)
+
+
+KEEPS = """
+CREATE FUNCTION "{schema}".keeps() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$;
+CREATE TRIGGER keeps BEFORE DELETE ON {{table}} FOR EACH ROW
+WHEN (OLD.v = 'kept') EXECUTE FUNCTION "{schema}".keeps()
+"""
+KEEPS_BY_RULE = (
+    "CREATE RULE keeps AS ON DELETE TO {{table}} WHERE OLD.v = 'kept' DO INSTEAD NOTHING"
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "more"),
+    [(None, KEEPS), ("ignore", KEEPS), ("update", KEEPS), ("newer", KEEPS), (None, KEEPS_BY_RULE)],
+)
+def test_rows_that_a_trigger_does_not_delete(
+    sandbox: Endpoints, schema: str, rule: Any, more: str
+) -> None:
+    columns = "id int PRIMARY KEY, v text, _timestamp timestamptz"
+    table = made(sandbox, schema, columns, more, on_conflict=rule, tombstones="delete")
+    table.commit(records({"id": 1, "v": "kept"}, {"id": 2, "v": "gone"}, {"id": 3, "v": "kept"}))
+    later = [record(3, None, key=b"1"), record(4, None, key=b"2"), record(5, None, key=b"9")]
+    entry = table.commit(later)
+    assert table.rows("id") == [(1,), (3,)]
+    assert (entry.written, entry.filtered) == (2, 1)
+    assert (entry.details["deleted"], entry.details["not_kept"]) == (1, 1)
+    assert table.differences(entry, later) == [("extra", 3)]
+
+
+AFTER = """
+CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN DELETE FROM {{table}} WHERE v = 'no'; RETURN NULL; END$$;
+CREATE {kind} TRIGGER t AFTER INSERT ON {{table}} {when} EXECUTE FUNCTION "{schema}".f()
+"""
+
+
+@pytest.mark.parametrize("rule", [None, "ignore", "update", "newer"])
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        ("", "FOR EACH STATEMENT"),
+        ("", "FOR EACH ROW"),
+        ("CONSTRAINT", "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"),
+    ],
+)
+def test_rows_that_a_trigger_deletes_once_they_are_written(
+    sandbox: Endpoints, schema: str, kind: str, when: str, key: str, rule: Any
+) -> None:
+    if rule is not None and not key:
+        pytest.skip("rules for conflicts need a key")
+    quoted = f'"{schema}".cars'
+    more = AFTER.format(schema="{schema}", kind=kind, when=when).replace("{table}", quoted)
+    columns = f"id int {key}, v text, _timestamp timestamptz"
+    table = made(sandbox, schema, columns, more, on_conflict=rule)
+    entry = table.commit(records(*VALUES))
+    assert len(table.rows()) == 6
+    assert (entry.written, entry.filtered) == (6, 3)
+    counts = {"inserted": 6, "updated": 0, "left_alone": 0, "not_kept": 3}
+    assert {name: entry.details[name] for name in counts} == counts
+
+
+def test_a_trigger_that_only_counts(sandbox: Endpoints, schema: str) -> None:
+    counts = """
+    CREATE TABLE "{schema}".counts (n int); INSERT INTO "{schema}".counts VALUES (0);
+    CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+    $$BEGIN UPDATE "{schema}".counts SET n = n + 1; RETURN NULL; END$$;
+    CREATE TRIGGER t AFTER INSERT ON {{table}} FOR EACH STATEMENT EXECUTE FUNCTION "{schema}".f()
+    """
+    table = made(sandbox, schema, "id int, v text", counts)
+    entry = table.commit(records(*VALUES))
+    assert (entry.written, entry.filtered, "not_kept" in entry.details) == (9, 0, False)
 
 
 def test_refused_rows_are_not_counted_twice(sandbox: Endpoints, schema: str) -> None:

@@ -12,6 +12,7 @@ from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
 from playhead.postgres.session import Session
 from playhead.postgres.skipped_records import Skipped
+from playhead.postgres.stage.kept_rows import NOT_DELETED
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.wanted_rows import (
     BITS,
@@ -149,7 +150,8 @@ class _Taken:
             own = max(0, rows - superseded - taken)
             self._compared.met = max(0, int(details.get("left_alone", 0)) - own)
             buried = int(details.get("tombstones", 0)) - int(details.get("deleted", 0))
-            self._compared.spared = max(0, buried)
+            # Where a trigger kept the row, nothing was spared.
+            self._compared.spared = max(0, buried - int(details.get(NOT_DELETED, 0)))
 
     def _put(self, layer: int, form: int) -> int:
         """Add rows of one form; return how many of them are the last of their key now."""

@@ -21,7 +21,6 @@ KEYS = "playhead_keys"
 GONE, GONE_TEXTS = "playhead_gone", "playhead_gone_texts"
 EXPECTED = "playhead_expected"
 AT = "playhead:at"
-_SIDES = ("t", "EXCLUDED")
 # So that values compare equally, whatever the columns' types and collations are.
 _PLACES = {TOPIC: '{}::text COLLATE "C"', PARTITION: "{}::text::int8", OFFSET: "{}::text::int8"}
 # Types to which a cast cuts a value that the column would refuse as too long.
@@ -70,6 +69,8 @@ class MergeSql:
     """The topic and the partition of the staged rows."""
     part: tuple[int, int] | None = None
     """The layer and the form of the rows, if not all are meant."""
+    counts_due: bool = False
+    """Whether `insert` also counts the rows that are to be inserted, and to be changed: a trigger may drop some."""
 
     def for_part(self, layer: int, form: int) -> "MergeSql":
         """Return the merge for rows of one form, none of which follows another form's row of its key and layer."""
@@ -128,7 +129,8 @@ class MergeSql:
         """Insert rows into the table, by the rule."""
         columns = ", ".join(named(each.name) for each in self.fields)
         held = ", ".join(map(self._given, self.fields))
-        chosen = self._chosen(held, self._of_part(first, last))
+        some = self._of_part(first, last)
+        chosen = self._chosen(held, some)
         statement = (
             f"INSERT INTO {self.place.quoted} AS t ({columns}) {chosen}{self._on_conflict()}"
         )
@@ -137,8 +139,21 @@ class MergeSql:
         returned, is_new = self._newness()
         return (
             f"WITH written AS ({statement} RETURNING {returned}) "  # noqa: S608
-            f"SELECT count(*) FILTER (WHERE {is_new}), count(*) FROM written w"
+            f"SELECT count(*) FILTER (WHERE {is_new}), count(*){self._due(some)} FROM written w"
         )
+
+    def _due(self, some: str) -> str:
+        """Return how many rows are new, and how many existing ones differ, before anything is written."""
+        if not self.counts_due:
+            return ""
+        held = ", ".join(
+            f"({self._given(each)})::{_typed(each)} AS {named(each.name)}" for each in self.fields
+        )
+        rows = f"FROM ({self._chosen(held, some)}) c"
+        there = f"SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'c')}"
+        changed = f"EXISTS ({there} AND {self._changes('c')})" if self._others() else "false"
+        new = f"(SELECT count(*) {rows} WHERE NOT EXISTS ({there}))"
+        return f", {new}, (SELECT count(*) {rows} WHERE {changed})"
 
     def _of_part(self, first: int, last: int) -> str:
         some = _some(first, last)
@@ -167,12 +182,26 @@ class MergeSql:
 
     def delete(self, first: int, last: int) -> str:
         """Delete the rows of deleted keys; under `newer`, unless they are later ones."""
-        unless = ""
-        if self.rule == "newer":
-            gone = Rank(f"g.{named(AT)}", self._staged_place(f"g.{_ORDER}"))
-            unless = f" AND NOT {is_later(self._rank('t'), gone)}"
-        same, some = self.same("t", "g"), f"g.{_ORDER} BETWEEN {first} AND {last}"
-        return f"DELETE FROM {self.place.quoted} t USING {GONE} g WHERE {same} AND {some}{unless}"  # noqa: S608
+        some = f"g.{_ORDER} BETWEEN {first} AND {last}"
+        return (
+            f"DELETE FROM {self.place.quoted} t USING {GONE} g "  # noqa: S608
+            f"WHERE {self.same('t', 'g')} AND {some}{self._unless_later()}"
+        )
+
+    def still_there(self) -> str:
+        """Return how many keys have a row that `delete` was to delete."""
+        keys = ", ".join(f"g.{named(name)}" for name in self.key)
+        there = (
+            f"SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'g')}{self._unless_later()}"
+        )
+        rows = f"SELECT DISTINCT {keys} FROM {GONE} g WHERE EXISTS ({there})"  # noqa: S608
+        return f"SELECT count(*) FROM ({rows}) n"  # noqa: S608
+
+    def _unless_later(self) -> str:
+        if self.rule != "newer":
+            return ""
+        gone = Rank(f"g.{named(AT)}", self._staged_place(f"g.{_ORDER}"))
+        return f" AND NOT {is_later(self._rank('t'), gone)}"
 
     def make_gone(self) -> str:
         """Create a table for the keys of tombstones in the table's own types, which may change a value."""
@@ -315,17 +344,26 @@ class MergeSql:
         if not self.key or self.rule in (None, "error"):
             return ""
         key = ", ".join(map(named, self.key))
-        others = [each for each in self.fields if each.name not in self.key]
+        others = self._others()
         if self.rule == "ignore" or not others:
             return f" ON CONFLICT ({key}) DO NOTHING"
         sets = ", ".join(f"{named(each.name)} = EXCLUDED.{named(each.name)}" for each in others)
+        return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {self._changes('EXCLUDED')}"
+
+    def _others(self) -> list[Field]:
+        return [each for each in self.fields if each.name not in self.key]
+
+    def _changes(self, given: str) -> str:
+        """Return the condition that a given row changes the table's row of its key."""
         # By their images: `=` also holds for different texts such as 1.5 and 1.50, and some types
         # have no equality.
-        there, given = (", ".join(f"{of}.{named(each.name)}" for each in others) for of in _SIDES)
-        differs = f"ROW({there})::record OPERATOR(pg_catalog.*<>) ROW({given})::record"
+        old, new = (
+            ", ".join(f"{of}.{named(each.name)}" for each in self._others()) for of in ("t", given)
+        )
+        differs = f"ROW({old})::record OPERATOR(pg_catalog.*<>) ROW({new})::record"
         if self.rule == "newer":
-            differs += f" AND {is_later(self._rank('EXCLUDED'), self._rank('t'), or_same=True)}"
-        return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {differs}"
+            differs += f" AND {is_later(self._rank(given), self._rank('t'), or_same=True)}"
+        return differs
 
 
 def reading(text: str, field: Field, kind: str) -> str:

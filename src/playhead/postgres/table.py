@@ -59,9 +59,9 @@ _TABLE = """
 SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.relname::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE NOT g.tgisinternal AND g.tgenabled <> 'D'
-               AND g.tgtype::int4 & 1 = 1 AND g.tgrelid IN (
+               AND g.tgtype::int4 & 28 <> 0 AND g.tgrelid IN (
                    SELECT c.oid UNION ALL SELECT relid FROM pg_catalog.pg_partition_tree(c.oid)))
-       OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type = '3'
+       OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type IN ('3', '4')
                   AND w.ev_enabled <> 'D'),
        row_security_active(c.oid),
        EXISTS (SELECT FROM pg_catalog.pg_constraint k
@@ -133,7 +133,7 @@ class Table:
     persistence: str
     has_triggers: bool
     may_drop_rows: bool
-    """Whether triggers for rows, or rules for inserts, may drop a written row."""
+    """Whether triggers of inserts, updates and deletes, or rules, may undo or drop what was written."""
     has_row_security: bool
     """For the present user."""
     has_deferred: bool

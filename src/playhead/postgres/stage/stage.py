@@ -11,7 +11,6 @@ import pyarrow as pa
 from playhead.account import Account
 from playhead.errors import PlayheadError
 from playhead.host.faults import abort_point
-from playhead.ledger import NOT_KEPT
 from playhead.postgres.errors import (
     UNIQUE_VIOLATION,
     DataError,
@@ -27,6 +26,7 @@ from playhead.postgres.rows.record_key import key_texts
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session
 from playhead.postgres.stage import invalid_rows
+from playhead.postgres.stage.kept_rows import NOT_DELETED, REMOVED, KeptRows, unmet
 from playhead.postgres.stage.latest_records import Latest, Statements
 from playhead.records import Records
 
@@ -87,7 +87,12 @@ class Stage:
     ) -> None:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
-        self.merge = replace(merge or table.merge(decoded), source=(whole.topic, whole.partition))
+        self._kept = KeptRows(session, table)
+        self.merge = replace(
+            merge or table.merge(decoded),
+            source=(whole.topic, whole.partition),
+            counts_due=self._kept.may_drop,
+        )
         self.has_tombstones = table.habits.tombstones == "delete" and bool(decoded.tombstones)
         self._counts: Counter[str] = Counter()
         self._waiting: dict[int, DataError] = {}
@@ -112,20 +117,14 @@ class Stage:
         written = counts["inserted"] + counts["updated"]
         left = self._decoded.rows - counts["refused"] - counts["superseded"] - written
         found = {"inserted": counts["inserted"], "updated": counts["updated"], "left_alone": left}
-        if left and self._table.layout.table.may_drop_rows:
-            found[NOT_KEPT] = self._not_kept(left)
-            found["left_alone"] -= found[NOT_KEPT]
+        found = self._kept.outcome(self.merge, found, counts)
         if self.has_tombstones:
             found["deleted"] = counts["deleted"]
+        if counts[NOT_DELETED]:
+            found[NOT_DELETED] = counts[NOT_DELETED]
         if self.has_tombstones or counts["superseded"]:
             found["superseded"] = counts["superseded"]
         return found
-
-    def _not_kept(self, left: int) -> int:
-        """Return how many unwritten rows a trigger or a rule dropped: no row has their key."""
-        if not self.merge.key or self.merge.rule in (None, "error"):
-            return left
-        return int(self._session.run(self.merge.not_there())[0][0])
 
     def _mind_latest(self, latest: Latest) -> None:
         """Under `newer`: remove records for which a later one is known, although no row says so."""
@@ -295,19 +294,22 @@ class Stage:
         return None
 
     def _ran(self, statement: str, run: Run) -> Mapping[str, int]:
+        is_watched = self._kept.may_drop and run == self._inserted
         with self._session.savepoint():
+            before = self._kept.removed() if is_watched else 0
             found = run(statement)
             # The slice may insert rows again that its tombstones delete.
             if self._table.layout.table.has_deferred and run != self._deleted:
                 self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
-            return found
+            return {**found, REMOVED: self._kept.removed() - before} if is_watched else found
 
     def _inserted(self, statement: str) -> Mapping[str, int]:
         """Return how many rows were inserted, and how many existing ones were changed."""
         if not self.merge.answers_counts:
             return {"inserted": self._session.count(statement)}
-        [(inserted, written)] = self._session.run(statement)
-        return {"inserted": inserted, "updated": written - inserted}
+        [(inserted, written, *due)] = self._session.run(statement)
+        found = {"inserted": inserted, "updated": written - inserted}
+        return found | unmet(found, due)
 
     def _deleted(self, statement: str) -> Mapping[str, int]:
         return {"deleted": self._session.count(statement)}
@@ -352,6 +354,7 @@ class Stage:
     def _delete(self) -> None:
         """Delete the rows of tombstones; a tombstone whose row cannot be deleted has no effect."""
         self._apply_to_tombstones(self.merge.delete, GONE, self._deleted)
+        self._counts[NOT_DELETED] = self._kept.not_deleted(self.merge)
 
     def _apply_to_tombstones(self, statement: Statement, source: str, run: Run) -> None:
         refused = self._counts["refused"]

@@ -1,0 +1,88 @@
+"""Counts what triggers and rules of a table, or its policies, did not keep of what was merged into it."""
+
+from collections.abc import Mapping, Sequence
+
+from playhead.ledger import NOT_KEPT
+from playhead.postgres.merge_sql import MergeSql
+from playhead.postgres.open_table import OpenTable
+from playhead.postgres.session import Session
+
+NOT_DELETED = "not_deleted"
+REMOVED = "removed"
+_NOT_INSERTED, _NOT_UPDATED = "not_inserted", "not_updated"
+
+
+class KeptRows:
+    """The rows of one slice that are not in the table as they should be, although no statement failed."""
+
+    def __init__(self, session: Session, table: OpenTable) -> None:
+        self._session, self._table = session, table.layout.table
+        self.may_drop = self._table.may_drop_rows
+
+    def removed(self) -> int:
+        """Return how many rows of the table this transaction has deleted: also those that triggers did."""
+        oid = self._table.oid
+        [(count,)] = self._session.run(
+            "SELECT coalesce(sum(pg_catalog.pg_stat_get_xact_tuples_deleted(o.oid)), 0)::int8 "  # noqa: S608
+            f"FROM (SELECT {oid}::oid AS oid UNION SELECT relid FROM "
+            f"pg_catalog.pg_partition_tree({oid}::oid)) o"
+        )
+        return int(count)
+
+    def not_deleted(self, merge: MergeSql) -> int:
+        """Return how many keys are still there after the deletion of their rows."""
+        if not self.may_drop and not self._table.has_row_security:
+            return 0
+        return int(self._session.run(merge.still_there())[0][0])
+
+    def outcome(
+        self, merge: MergeSql, found: Mapping[str, int], counts: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return what was inserted, updated and left alone, without what was not kept, and the number of that."""
+        left = found["left_alone"]
+        dropped, gone = self._dropped(merge, found, counts) if self.may_drop else (0, 0)
+        not_kept = dropped + gone + counts.get(NOT_DELETED, 0)
+        if not not_kept and not (left and self.may_drop):
+            return dict(found)
+        inserted = max(0, found["inserted"] - gone)
+        updated = found["updated"] - (gone - (found["inserted"] - inserted))
+        return {
+            "inserted": inserted,
+            "updated": updated,
+            "left_alone": left - dropped,
+            NOT_KEPT: not_kept,
+        }
+
+    def _dropped(
+        self, merge: MergeSql, found: Mapping[str, int], counts: Mapping[str, int]
+    ) -> tuple[int, int]:
+        """Return how many rows were not written, and how many were written and deleted at once."""
+        left, removed = found["left_alone"], counts.get(REMOVED, 0)
+        written = found["inserted"] + found["updated"]
+        if not merge.key or merge.rule in (None, "error"):
+            # Without keys, no row can be looked for.
+            return left, min(removed, written)
+        if not left and not removed:
+            return 0, 0
+        if merge.answers_counts:
+            not_inserted = counts.get(_NOT_INSERTED, 0)
+            gone = max(0, self._not_there(merge) - not_inserted) if removed else 0
+            return min(left, not_inserted + counts.get(_NOT_UPDATED, 0)), min(gone, written)
+        not_there = self._not_there(merge)
+        gone = min(removed, not_there, written)
+        return min(left, not_there - gone), gone
+
+    def _not_there(self, merge: MergeSql) -> int:
+        return int(self._session.run(merge.not_there())[0][0])
+
+
+def unmet(found: Mapping[str, int], due: Sequence[int]) -> dict[str, int]:
+    """Return how many rows a statement did not insert, or change, that it should have; nothing if not counted."""
+    if not due:
+        return {}
+    new, changed = due
+    # Another program's commit in between can make more of one kind than was counted.
+    return {
+        _NOT_INSERTED: max(0, new - found["inserted"]),
+        _NOT_UPDATED: max(0, changed - found["updated"]),
+    }
