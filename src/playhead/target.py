@@ -357,6 +357,23 @@ class Inventory(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What the answers of an inventory rest on."""
+
+    policed: Sequence[str] = ()
+    """Tables whose row security may hide rows from the user."""
+    begun: Mapping[str, Terms] | None = field(default_factory=dict)
+    """By its id, each replay into these very tables; None if the ledger cannot be read."""
+
+
+@runtime_checkable
+class DescribesTables(Protocol):
+    """An inventory that knows what its answers rest on."""
+
+    def table_facts(self, topics: Collection[str], /) -> TableFacts: ...
+
+
 @runtime_checkable
 class CommonLedger(Protocol):
     """A target with one ledger for all replays, whose terms say what goes where."""

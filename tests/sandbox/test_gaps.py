@@ -385,3 +385,30 @@ def test_what_was_compacted_away_is_no_gap(
     assert places(found) in ([(0, lost, lost + 1)], [])  # it may be compacted away meanwhile
     assert (found.absent or 0) >= 1_800
     assert "compacted away" in found.notes[-1].text
+
+
+def test_rows_that_a_policy_hides_are_noted_and_never_filled(store: Deck, tape: str) -> None:
+    table = store.table(COLUMNS)
+    fill(store, table, tape, dict.fromkeys(range(PARTITIONS), range(EACH)))
+    role = f"r_{store.schema[-8:]}"
+    store.sql(
+        f"""DO $$BEGIN CREATE ROLE "{role}" LOGIN PASSWORD 'p';
+            EXCEPTION WHEN duplicate_object THEN NULL; END$$;
+            GRANT USAGE ON SCHEMA "{store.schema}" TO "{role}";
+            GRANT SELECT ON {table} TO "{role}";
+            ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY p ON {table} FOR SELECT USING (_offset < 190)"""
+    )
+    server = store.database_url.rpartition("@")[2]
+    lowly = replace(store, database_url=f"postgresql://{role}:p@{server}")
+    asked = Request(source=f"kafka:{tape}", target=f"postgres:{table}")
+    search = GapFinder(GapQuery(asked), lowly.configuration())
+    found = search.find()
+    assert len(found.of("missing")) == PARTITIONS
+    [note] = [note for note in found.notes if note.code == "row-security"]
+    assert "has row security for this user, which may hide rows" in note.text
+    with pytest.raises(Refused, match="a replay would write their records again") as caught:
+        search.replay_of(found)
+    assert "BYPASSRLS" in (caught.value.hint or "")
+    owner = GapFinder(GapQuery(asked), store.configuration()).find()
+    assert (owner.is_whole, owner.notes) == (True, ())

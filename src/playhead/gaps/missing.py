@@ -147,8 +147,11 @@ def _need_all(pieces: Sequence[Slice], looked_at: Sequence[Slice]) -> None:
 
 
 def _unlike(count: int, table: str) -> Note:
-    text = f"{count:,} records of the span cannot be looked for in {table}"
-    return Note("unlike", f"{text}: tombstones, values that do not fit, or no value in the key")
+    text = (
+        f"{count:,} records of the span cannot be looked for in {table}: tombstones, values that do not fit, "
+        "or no value in the key"
+    )
+    return Note("unlike", f"{text}; they are not counted as missing")
 
 
 def _elsewhere(count: int, table: str) -> Note:

@@ -26,6 +26,7 @@ from playhead.gaps.missing import (
     inventory_of,
     way_of,
 )
+from playhead.gaps.table_doubts import facts_of_tables, policed, refuse_hidden_rows
 from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
 from playhead.note import Note
 from playhead.record import Slice
@@ -112,6 +113,7 @@ class GapFinder:
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
+        first = (*deleted.notes, *open_notes, *self._doubts())
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
         common = {
@@ -123,7 +125,7 @@ class GapFinder:
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)
-            notes = (*deleted.notes, *open_notes, *lacking.notes, *self.looked, *self._untimed())
+            notes = (*first, *lacking.notes, *self.looked, *self._untimed())
             return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
         told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
         gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
@@ -132,8 +134,7 @@ class GapFinder:
             found=tuple(sorted((*expired, *gaps, *unstable), key=_in_order)),
             absent=sum(told.absent.values()),
             notes=(
-                *deleted.notes,
-                *open_notes,
+                *first,
                 *lacking.notes,
                 *self.looked,
                 *told.notes,
@@ -141,6 +142,12 @@ class GapFinder:
                 *self._committed(gaps),
             ),
         )
+
+    def _doubts(self) -> Sequence[Note]:
+        """Return notes on what the rows of the table cannot tell."""
+        if self._way == "ledger":
+            return ()
+        return policed(facts_of_tables(self.ends.target, self._topics()))
 
     def _in_time(self) -> Filter:
         return Filter(self.resolved.from_ms, self.resolved.to_ms)
@@ -228,6 +235,7 @@ class GapFinder:
 
     def replay_of(self, gaps: Gaps) -> Request:
         """Return the request that replays exactly the missing offsets."""
+        refuse_hidden_rows(gaps)
         missing = gaps.missing_slices()
         if len(missing) > _MOST_REPLAYED:
             raise Refused(

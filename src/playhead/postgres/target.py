@@ -1,6 +1,5 @@
 """The target for PostgreSQL: records and the ledger go to tables of one database."""
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,13 +23,14 @@ from playhead.postgres.session import Session, TableName, open_session
 from playhead.postgres.shown_rows import rows_of_layout, rows_of_new_table
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
+from playhead.postgres.table_facts import facts_of
 from playhead.postgres.table_name import parts_of, place_of
-from playhead.postgres.terms import Replays, SavedTerms, places, whereto
+from playhead.postgres.terms import Replays, SavedTerms, identity_of, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
-from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, Target
+from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
 from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 
 
@@ -112,7 +112,7 @@ class PostgresTarget(Target):
                 for row in self._shown_rows(records, layouts, tables, places[records.topic])
             ]
             return Inspection(
-                _identity(session), tuple(notes), self.creates(needs), needs, tuple(rows)
+                identity_of(session), tuple(notes), self.creates(needs), needs, tuple(rows)
             )
 
     def _new_table(
@@ -181,7 +181,7 @@ class PostgresTarget(Target):
 
     def identity(self) -> str:
         with self._session() as session:
-            return _identity(session)
+            return identity_of(session)
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         return [
@@ -311,6 +311,10 @@ class PostgresTarget(Target):
     def safest_conflict_rule(self, topics: Sequence[str], key: Sequence[str], /) -> Rule | None:
         return offsets_held.gentle_rule(self.url, self.table, topics, key)
 
+    def table_facts(self, topics: Collection[str], /) -> TableFacts:
+        with self._session() as session:
+            return facts_of(session, self.table, topics, self._replays(session))
+
     def known_by_columns(self, columns: tuple[str, ...], /) -> "PostgresTarget":
         return replace(self, known_by=columns)
 
@@ -389,10 +393,3 @@ class PostgresTarget(Target):
 
 def _new_tables(needs: Mapping[str, Any]) -> list[NewTable]:
     return [NewTable.from_document(each) for each in needs.get("tables", ())]
-
-
-def _identity(session: Session) -> str:
-    [(system, database)] = session.run(
-        "SELECT system_identifier::text, current_database()::text FROM pg_control_system()"
-    )
-    return f"postgres:{hashlib.sha256(f'{system}/{database}'.encode()).hexdigest()[:16]}"

@@ -1,5 +1,6 @@
 """The terms of replays, in a table beside the ledger's, written before the first commit."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -145,6 +146,14 @@ def places(session: Session, tables: Mapping[str, TableName]) -> dict[str, Where
 def whereto(table: TableName, oid: int | None) -> Whereto:
     """A table as terms have it."""
     return Whereto(f"table {table}", "" if oid is None else f"oid {oid}")
+
+
+def identity_of(session: Session) -> str:
+    """The same text for one database, however it is addressed."""
+    [(system, database)] = session.run(
+        "SELECT system_identifier::text, current_database()::text FROM pg_control_system()"
+    )
+    return f"postgres:{hashlib.sha256(f'{system}/{database}'.encode()).hexdigest()[:16]}"
 
 
 def _refuse_gone(replay_id: str, wanted: Terms) -> None:

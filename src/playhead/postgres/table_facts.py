@@ -1,0 +1,25 @@
+"""Reads what a comparison with the rows of tables rests on: row security, and who wrote into them."""
+
+from collections.abc import Collection
+
+from playhead.postgres.errors import NotAllowed
+from playhead.postgres.session import Session
+from playhead.postgres.table import read_table
+from playhead.postgres.table_name import place_of
+from playhead.postgres.terms import Replays
+from playhead.target import TableFacts
+from playhead.terms import Terms
+
+
+def facts_of(session: Session, table: str, topics: Collection[str], replays: Replays) -> TableFacts:
+    """Return the facts about the tables of these topics; other methods refuse those that do not exist."""
+    places = dict.fromkeys(place_of(session.run, table, topic) for topic in topics)
+    tables = [found for place in places if (found := read_table(session.run, place)) is not None]
+    policed = [str(each.place) for each in tables if each.has_row_security]
+    begun: dict[str, Terms] = {}
+    try:
+        for each in tables:
+            begun |= replays.begun_with(each.place, each.oid)
+    except NotAllowed:
+        return TableFacts(policed, None)
+    return TableFacts(policed, begun)
