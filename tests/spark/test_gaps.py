@@ -367,3 +367,28 @@ def test_a_span_by_time_that_an_open_transaction_cuts_is_never_called_whole(
         holding.abort_transaction(30)
     found = json.loads(command("gaps", f"kafka:{topic}", end, *span, "-o", "json", code=4).stdout)
     assert (found["missing"], found["unstable"]) == (19, 0)
+
+
+def test_a_topic_that_was_deleted_and_created_again_is_not_the_one_in_the_table(
+    deck: Deck, command: Command
+) -> None:
+    values = [{"id": n, "v": n} for n in range(10)]
+    topic = states(deck, *values, topic=deck.topic("again"))
+    table = deck.table(f"{STATES.replace(' PRIMARY KEY', '')}, PRIMARY KEY (_partition, _offset)")
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    ran(deck.plan(*ends, on_conflict="ignore"))
+    assert look(deck, *ends).is_whole
+    command("topics", "delete", topic, "--yes")
+    command("topics", "create", topic, "--partitions", "1")
+    states(deck, *({"id": 100 + n, "v": n} for n in range(10)), topic=topic)
+    done = command("gaps", *ends, "-o", "json", code=4)
+    found = json.loads(done.stdout)
+    assert (found["missing"], found["doubtful"], found["is_whole"]) == (0, 10, False)
+    assert [note["code"] for note in found["notes"]] == ["other-topic"]
+    # Its records are left alone, because the place of each is taken.
+    ran(deck.plan(*ends, on_conflict="ignore"))
+    assert look(deck, *ends).doubtful == 10
+    assert len(places(look(deck, *ends, by="key", key=("id",)))) == 1
+    deck.sql(f"TRUNCATE {table}")
+    ran(deck.plan(*ends, on_conflict="ignore"))
+    assert look(deck, *ends).is_whole

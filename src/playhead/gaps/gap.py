@@ -75,6 +75,8 @@ class Gaps:
     duplicates: int | None = None
     """Rows beyond the first of each offset; None if unknown."""
     notes: tuple[Note, ...] = field(default=())
+    doubtful: int = 0
+    """Offsets that the target has, but perhaps of records of another topic of this name."""
 
     @property
     def planned(self) -> int:
@@ -86,7 +88,7 @@ class Gaps:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing; settling records are not missing yet."""
-        return all(each.kind == "settling" for each in self.found)
+        return not self.doubtful and all(each.kind == "settling" for each in self.found)
 
     @property
     def unstable(self) -> int:
@@ -109,6 +111,8 @@ class Gaps:
         if begun := sum(each.is_open for each in expired):
             logs = "the log of 1 partition begins" if begun == 1 else f"{begun:,} logs begin"
             texts.append(f"{logs} inside the span (expired)")
+        if self.doubtful:
+            texts.append(f"{self.doubtful:,} perhaps of another topic of this name")
         if settling := sum(each.count for each in self.of("settling")):
             texts.append(f"{settling:,} settling")
         if unstable := self.unstable:
@@ -142,6 +146,7 @@ class Gaps:
             "settling": sum(each.count for each in self.of("settling")),
             "expired": self._expired(),
             "unstable": self.unstable,
+            "doubtful": self.doubtful,
             "absent": self.absent,
             "duplicates": self.duplicates,
             "gaps": self.rows(),

@@ -26,7 +26,12 @@ from playhead.gaps.missing import (
     inventory_of,
     way_of,
 )
-from playhead.gaps.table_doubts import facts_of_tables, policed, refuse_hidden_rows
+from playhead.gaps.table_doubts import (
+    facts_of_tables,
+    of_other_topics,
+    policed,
+    refuse_hidden_rows,
+)
 from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
 from playhead.note import Note
 from playhead.record import Slice
@@ -113,7 +118,8 @@ class GapFinder:
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
-        first = (*deleted.notes, *open_notes, *self._doubts())
+        doubtful, doubts = self._doubts(lacking)
+        first = (*deleted.notes, *open_notes, *doubts)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
         common = {
@@ -122,6 +128,7 @@ class GapFinder:
             "spans": tuple(sorted((*self.gone, *deleted.spans, *self.spans))),
             "by": lacking.by,
             "duplicates": lacking.duplicates,
+            "doubtful": doubtful,
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)
@@ -143,11 +150,16 @@ class GapFinder:
             ),
         )
 
-    def _doubts(self) -> Sequence[Note]:
-        """Return notes on what the rows of the table cannot tell."""
+    def _doubts(self, lacking: MissingOffsets) -> tuple[int, Sequence[Note]]:
+        """Return notes on what the rows of the table cannot tell, and how many offsets may be of another topic."""
         if self._way == "ledger":
-            return ()
-        return policed(facts_of_tables(self.ends.target, self._topics()))
+            return 0, ()
+        facts = facts_of_tables(self.ends.target, self._topics())
+        if self._way == "key":
+            return 0, policed(facts)
+        target, lacks = self.ends.target, lacking.slices
+        doubtful, notes = of_other_topics(target, facts, self.facts, self.spans, lacks)
+        return doubtful, [*policed(facts), *notes]
 
     def _in_time(self) -> Filter:
         return Filter(self.resolved.from_ms, self.resolved.to_ms)

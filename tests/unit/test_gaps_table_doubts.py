@@ -1,0 +1,109 @@
+"""Rows of a topic that was deleted and created again hide nothing of the present one."""
+
+import pytest
+
+from playhead.errors import Refused
+from playhead.gaps.gap import Gap, Gaps
+from playhead.gaps.table_doubts import of_other_topics, policed, refuse_hidden_rows
+from playhead.ledger import Entry
+from playhead.note import Note
+from playhead.record import Slice
+from playhead.source import SourceFacts, TopicFacts
+from playhead.target import TableFacts
+from playhead.terms import Terms
+from tests.unit.replaying import TOPIC
+
+NOW = SourceFacts("cluster", {TOPIC: TopicFacts(topic_id="new")})
+SPAN = Slice(TOPIC, 0, 0, 100)
+
+
+class Ledger:
+    """Replays into one table, each of the topic with this id."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, Terms] = {}
+        self.held: dict[str, list[Entry]] = {}
+
+    def replay(
+        self, replay_id: str, topic_id: str, *edges: tuple[int, int], **more: object
+    ) -> "Ledger":
+        source, topic = str(more.pop("source", "cluster")), str(more.pop("topic", TOPIC))
+        is_filtered = more.pop("is_filtered", False)
+        self.begun[replay_id] = Terms("digest", source, {topic: topic_id}, "postgres", {})
+        self.held[replay_id] = []
+        for start, end in edges:
+            counts = (0, end - start) if is_filtered else (end - start, 0)
+            entry = Entry(Slice(topic, 0, start, end), end - start, *counts, details=more)
+            self.held[replay_id].append(entry)
+        return self
+
+    def entries(self, replay_id: str) -> list[Entry]:
+        return self.held[replay_id]
+
+    def doubts(self, *lacking: Slice) -> tuple[int, list[Note]]:
+        return of_other_topics(self, TableFacts((), self.begun), NOW, [SPAN], lacking)  # type: ignore[arg-type]
+
+
+def test_rows_that_a_replay_of_the_deleted_topic_wrote_are_in_doubt():
+    count, notes = Ledger().replay("r1", "old", (0, 40)).doubts()
+    assert count == 40
+    [note] = notes
+    assert (note.code, note.weight) == ("other-topic", "warn")
+    assert (
+        "replay r1 wrote 40 of the offsets that the table has from another topic laps" in note.text
+    )
+    assert "that had the ID old and was deleted; the ID is new now" in note.text
+    assert "--by key --key COLS" in note.text
+
+
+def test_another_cluster_is_another_topic():
+    count, [note] = Ledger().replay("r1", "new", (0, 40), source="another").doubts()
+    assert count == 40
+    assert "of the cluster another; the source is cluster" in note.text
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        Ledger().replay("r1", "new", (0, 40)),
+        Ledger().replay("r1", "old", (0, 40), topic="others"),
+        Ledger().replay("r1", "old", (0, 40), is_filtered=True),
+        Ledger().replay("r1", "old", (100, 140)),
+        Ledger().replay("r1", "old"),
+        Ledger().replay("r1", "", (0, 40), source="an archive of it"),
+        Ledger().replay("r1", "old", (0, 40)).replay("r2", "new", (0, 60)),
+        Ledger(),
+    ],
+    ids=["present", "other name", "nothing", "elsewhere", "begun", "archive", "again", "unknown"],
+)
+def test_what_is_of_the_present_topic_or_nowhere_near_is_not(ledger):
+    assert ledger.doubts() == (0, [])
+
+
+def test_a_replay_of_the_present_topic_that_left_rows_alone_proves_nothing():
+    ledger = Ledger().replay("r1", "old", (0, 40))
+    assert ledger.replay("r2", "new", (0, 60), left_alone=40).doubts()[0] == 40
+
+
+def test_offsets_that_are_missing_anyway_are_not_counted_twice():
+    assert Ledger().replay("r1", "old", (0, 40)).doubts(Slice(TOPIC, 0, 30, 100))[0] == 30
+
+
+def test_a_ledger_that_cannot_be_read_is_mentioned():
+    count, [note] = of_other_topics(Ledger(), TableFacts((), None), NOW, [SPAN], [])  # type: ignore[arg-type]
+    assert (count, note.code, note.weight) == (0, "unread-ledger", "info")
+
+
+def test_doubt_is_never_whole():
+    found = Gaps("kafka:laps", "postgres:laps", (SPAN,), (), "offsets", doubtful=40)
+    assert not found.is_whole
+    assert "0 missing, 40 perhaps of another topic of this name of 100 offsets" in found.verdict()
+    assert found.as_document()["doubtful"] == 40
+
+
+def test_gaps_that_a_policy_may_explain_are_not_filled():
+    notes = tuple(policed(TableFacts(("public.laps",))))
+    found = Gaps("kafka:laps", "postgres:laps", (SPAN,), (Gap(SPAN),), "offsets", notes=notes)
+    with pytest.raises(Refused, match="public.laps has row security for this user"):
+        refuse_hidden_rows(found)
+    refuse_hidden_rows(Gaps("kafka:laps", "postgres:laps", (SPAN,), (Gap(SPAN),), "offsets"))
