@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from playhead.account import Account, ErrorRule
+from playhead.errors import Refused
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.request import TableRules
@@ -183,3 +184,53 @@ def test_records_that_were_refused_cannot_be_told(tmp_path: Path, rule: str) -> 
     assert told(verified(target, given)) == (6, 0, 1)
     rows(tmp_path / "a.db", "DELETE FROM t WHERE id = 9")
     assert told(verified(target, given)) == (5, 1, 1)
+
+
+DROPPING = "BEFORE INSERT ON t WHEN new.x = 'bad' BEGIN SELECT RAISE(IGNORE); END"
+
+
+@pytest.mark.parametrize("rule", [None, "ignore", "update"])
+def test_a_row_that_a_trigger_drops_is_not_kept(tmp_path: Path, rule: str | None) -> None:
+    target = table(tmp_path, rule)
+    rows(tmp_path / "a.db", f"CREATE TRIGGER x {DROPPING}")
+    given = slices_of([{"id": 1}, {"id": 2, "x": "bad"}, {"id": 3}])
+    replayed(target, given)
+    [entry] = target.entries("r")
+    assert (entry.written, entry.filtered) == (2, 1)
+    assert entry.details == {"not_kept": 1, "refused": 1}
+    assert told(verified(target, given)) == (2, 0, 1)
+
+
+def test_a_row_that_the_tables_own_rule_ignores_is_not_kept(tmp_path: Path) -> None:
+    made = "CREATE TABLE t (id, u UNIQUE ON CONFLICT IGNORE, _partition, _offset, UNIQUE (id))"
+    given = slices_of([{"id": 1, "u": 1}, {"id": 2, "u": 1}, {"id": 1, "u": 2}])
+    target = table(tmp_path, "ignore", made)
+    replayed(target, given)
+    [entry] = target.entries("r")
+    assert entry.details == {"not_kept": 1, "refused": 1, "left_alone": 1}
+    assert rows(tmp_path / "a.db", "SELECT id FROM t") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("made", "replaces"),
+    [
+        ("CREATE TABLE T (id INTEGER, x, UNIQUE (id) ON CONFLICT REPLACE)", True),
+        ("create table t (id primary key on /* so */ conflict\n replace, x)", True),
+        ("CREATE TABLE t (id UNIQUE, x NOT NULL ON CONFLICT REPLACE DEFAULT 1)", True),
+        ("CREATE TABLE t (id UNIQUE, x DEFAULT 'ON CONFLICT REPLACE')", False),
+        ('CREATE TABLE t (id UNIQUE, x, "on conflict replace", [on conflict  replace])', False),
+        ("CREATE TABLE t (id UNIQUE, x -- ON CONFLICT REPLACE\n)", False),
+        ("CREATE TABLE t (id UNIQUE ON CONFLICT FAIL, x)", False),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "ignore", "update"])
+def test_a_table_that_replaces_rows_by_itself_is_refused(
+    tmp_path: Path, made: str, replaces: bool, rule: str | None
+) -> None:
+    target = table(tmp_path, rule, made)
+    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, [])
+    if replaces:
+        with pytest.raises(Refused, match="it is defined with ON CONFLICT REPLACE, and SQLite"):
+            target.inspect(seen)
+    else:
+        target.inspect(seen)

@@ -23,6 +23,10 @@ REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEnco
 PLACE = ("_topic", "_partition", "_offset")
 _MARK = "playhead_mark_"
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
+_NO_KEYWORDS = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
+_REPLACES = re.compile(r"\bON\s+CONFLICT\s+REPLACE\b", re.IGNORECASE)
 _METADATA = (*PLACE, "_timestamp", "_key", "_headers")
 
 
@@ -92,6 +96,27 @@ class Table:
         except sqlite3.OperationalError as exc:
             hint = "name the columns of a primary key or a unique index with --key"
             raise Refused(f"records cannot be written to {self.name}: {exc}", hint=hint) from exc
+
+        if self._replaces(connection):
+            hint = "create the table without this clause, and use --on-conflict update --key COLS"
+            text = (
+                f"records cannot be written to {self.name}: it is defined with ON CONFLICT REPLACE"
+            )
+            raise Refused(
+                f"{text}, and SQLite does not count the rows that this removes", hint=hint
+            )
+
+    def has_key_of(self, connection: sqlite3.Connection, row: Row) -> bool:
+        """Return whether a row with the key of this one is in the table."""
+        equal = " AND ".join(f"{named(name)} = ?" for name in self.key)
+        statement = f"SELECT 1 FROM {named(self.name)} WHERE {equal} LIMIT 1"  # noqa: S608 - quoted names
+        return bool(connection.execute(statement, [row[name] for name in self.key]).fetchall())
+
+    def _replaces(self, connection: sqlite3.Connection) -> bool:
+        """Return whether a constraint of the table itself removes rows that are in the way."""
+        statement = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+        texts = connection.execute(statement, (self.name,)).fetchall()
+        return any(_REPLACES.search(_NO_KEYWORDS.sub(" ", text)) for (text,) in texts)
 
     def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
         """Yield what a user should know about the table; refuse a table whose rows would lack the values."""

@@ -72,9 +72,11 @@ class SqliteWriter(Writer):
         connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0
         for record, row, _ in rows:
             try:
-                # A trigger may drop a row; `ignore` leaves out rows whose key exists.
+                # A trigger or a constraint's own ON CONFLICT IGNORE may drop a row; `ignore` leaves out
+                # rows whose key exists.
                 if row and not connection.execute(table.insert([*row]), [*row.values()]).rowcount:
-                    is_left_alone = table.rules.on_conflict == "ignore"
+                    is_ignore = table.rules.on_conflict == "ignore"
+                    is_left_alone = is_ignore and table.has_key_of(connection, row)
                     left_alone, dropped = left_alone + is_left_alone, dropped + (not is_left_alone)
             except REFUSED as exc:
                 # ON CONFLICT ROLLBACK and RAISE(ROLLBACK) also undo the rows before this one.
