@@ -307,6 +307,35 @@ def test_checks_and_the_flags_of_the_older_tool(day: Day, tmp_path: Path) -> Non
     assert 'tests="3" failures="1"' in found
 
 
+# --- logs of which nothing can be played ---------------------------------------------------------
+
+
+def test_a_log_in_german_is_not_equal(day: Day) -> None:
+    with day.client() as one:
+        one.run("INSERT INTO t VALUES (1, 'x')")
+    text = day.log().read_text()
+    for english, german in (
+        ("duration: ", "Dauer: "),
+        (" ms  statement: ", " ms  Anweisung: "),
+        ("connection authorized: user=", "Verbindung autorisiert: Benutzer="),
+    ):
+        text = text.replace(english, german)
+    log = day.folder / "german.csv"
+    log.write_text(text)
+    done = day.replay(log=f"csvlog:{log}")
+    assert done.code == 4
+    assert done.report["verdict"].startswith("INCOMPLETE"), done.report["verdict"]
+
+
+def test_a_log_without_names_of_databases_is_not_equal_by_its_filter(day: Day) -> None:
+    log = day.folder / "postgresql.log"
+    said = "LOG:  duration: 0.100 ms  statement: INSERT INTO t VALUES (1, 'x')"
+    log.write_text(f"2026-11-24 09:00:01.000 UTC [4711] {said}\n")
+    done = day.replay(log=f"pglog:{log}")
+    assert done.code == 4
+    assert done.report["verdict"].endswith("filtered, no statement was played"), done.report
+
+
 # --- what transactions read ---------------------------------------------------------------------
 
 

@@ -21,6 +21,10 @@ def test_without_an_order_between_sessions_the_tables_can_differ(
 ) -> None:
     monkeypatch.setattr(report, "_counted", lambda _: [])
     outcome: Any = SimpleNamespace(
-        is_divergent=False, missing=0, beside=None, rules=SimpleNamespace(order=order)
+        is_divergent=False,
+        missing=0,
+        is_idle=False,
+        beside=None,
+        rules=SimpleNamespace(order=order),
     )
     assert report.verdict(outcome) == said

@@ -517,6 +517,45 @@ def test_another_language_and_other_processes_are_counted_as_such() -> None:
     assert reader.counts.rows == {RowOutcome.ANOTHER_LANGUAGE: 1, RowOutcome.OTHER_PROCESS: 2}
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Anweisung: INSERT INTO t VALUES (1)",
+        "Dauer: 0.123 ms  Anweisung: COMMIT",
+        "Ausführen <unnamed>: SELECT 1",
+        "durée : 0.123 ms, instruction : COMMIT",
+        "duración: 0.123 ms  sentencia: COMMIT",
+        "istruzione: COMMIT",
+        "durata: 0.123 ms",
+        "文: COMMIT",
+        "期間: 0.123 ミリ秒  文: COMMIT",
+        "duração: 0.123 ms  comando: COMMIT",
+        "a word of some language: 0.123 ms",
+        "Verbindung autorisiert: Benutzer=app",
+    ],
+)
+def test_statements_of_another_language_under_the_same_severity(message: str) -> None:
+    """German, French, Spanish, Italian and Japanese servers write LOG as English ones do."""
+    _, reader = read(row(message, 1))
+    assert reader.counts.rows == {RowOutcome.ANOTHER_LANGUAGE: 1}
+    # A function may raise what it likes.
+    _, reader = read(row(message, 1, context="PL/pgSQL function f() line 1 at RAISE"))
+    assert reader.counts.rows == {RowOutcome.NO_STATEMENT: 1}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "checkpoint complete: wrote 3 buffers (0.0%); write=0.123 s",
+        "process 4 still waiting for ShareLock on transaction 7 after 1000.123 ms",
+        "temporary file: path base/pgsql_tmp, size 14",
+    ],
+)
+def test_other_english_rows_are_in_no_other_language(message: str) -> None:
+    _, reader = read(row(message, 1))
+    assert reader.counts.rows == {RowOutcome.NO_STATEMENT: 1}
+
+
 def test_ten_thousand_sessions_leave_nothing_behind() -> None:
     reader = StatementReader()
     for number in range(10_000):

@@ -47,6 +47,13 @@ from playhead.systems import MakesSource
 from playhead.target import Inspection
 from playhead.terms import OtherTerms, Terms, differing_rules
 
+_MAY_BE_STATEMENTS = {*RowOutcome} - {
+    RowOutcome.CONNECTION,
+    RowOutcome.OTHER_PROCESS,
+    RowOutcome.DUPLICATE,
+}
+"""What rows can be that a server writes of statements, also if it is not understood."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueryOutcome:
@@ -101,6 +108,12 @@ class QueryOutcome:
         return bool(not self.proof.adds_up or self.divergences or self.forced)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing was played of a log that has more than connections: nothing is proved then."""
+        rows = self.workload.log.reader.counts.rows
+        return not self.workload.tape.to_play and any(rows[each] for each in _MAY_BE_STATEMENTS)
+
+    @property
     def missing(self) -> int:
         """Number of rows or statements that could not be played, or not compared with the server of --beside."""
         log = self.workload.log
@@ -108,6 +121,7 @@ class QueryOutcome:
         unread = rows[RowOutcome.NOT_A_ROW] + rows[RowOutcome.LATE]
         unread += rows[RowOutcome.ANOTHER_LANGUAGE]
         unread += self.beside.unknown if self.beside else 0
+        unread += self.is_idle
         return self.count("not_replayable") + counts.lost + unread + self.state_lost + log.misplaced
 
     @property

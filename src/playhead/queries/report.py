@@ -20,8 +20,9 @@ def verdict(outcome: QueryOutcome) -> str:
     equal = "equal" if outcome.rules.order != "session" else "equal, but the tables can differ"
     word = "DIVERGENT" if outcome.is_divergent else "INCOMPLETE" if outcome.missing else equal
     counted = [*_counted(outcome), *_compared(outcome)]
-    counts = ", ".join(f"{count:,} {name}" for name, count in counted)
-    return f"{word}: {counts or 'there was no statement to play'}"
+    counts = [f"{count:,} {name}" for name, count in counted]
+    counts += ["no statement was played"] * outcome.is_idle
+    return f"{word}: {', '.join(counts) or 'nothing was there to play'}"
 
 
 def _counted(outcome: QueryOutcome) -> list[tuple[str, int]]:

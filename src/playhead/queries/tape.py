@@ -115,6 +115,8 @@ class Tape:
     """For each query, its first statement."""
     users: set[str] = field(default_factory=set)
     databases: set[str] = field(default_factory=set)
+    to_play: int = 0
+    """How many statements with a text are played."""
     uncertain_writes: int = 0
     """Writes outside of transactions whose end the log does not show, so that their order is unknown."""
     overlapping_writes: int = 0
@@ -215,6 +217,7 @@ class TapeWriter:
         if not reason:
             tape.users.add(statement.user)
             tape.databases.add(statement.database)
+            tape.to_play += _has_text(statement)
         writes = self._writes(statement.sql) if _has_text(statement) else False
         was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)
@@ -291,6 +294,7 @@ class TapeWriter:
             for each in session.played:  # A transaction is played as a whole or not at all.
                 self.tape.reasons[each] = self._word(reason)
             self.tape.skipped[reason] += len(session.played)
+            self.tape.to_play -= len(session.played)
         session.go_on(statement, sql, reason)
         if statement.act is Act.DISCONNECT:
             return Role.END if was_open and is_played else Role.FREE

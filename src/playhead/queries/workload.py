@@ -10,6 +10,7 @@ from playhead.queries.filters import REASONS
 from playhead.queries.gate import Order
 from playhead.queries.log import Log
 from playhead.queries.tape import Tape
+from playhead.querylog.counts import RowOutcome
 from playhead.server import ServerFacts
 
 
@@ -37,8 +38,13 @@ def notes_of(
     if counts.lost:
         yield Note("lost-rows", f"{counts.lost:,} rows of sessions are missing in the log")
     if workload.log.misplaced:
-        text = f"{workload.log.misplaced:,} rows come after rows that were written later: "
-        yield Note("misplaced-rows", f"{text}their order is unknown")
+        text = f"{workload.log.misplaced:,} rows stand behind rows that were written later: "
+        yield Note("misplaced-rows", f"{text}their order is not known")
+    if foreign := counts.rows[RowOutcome.ANOTHER_LANGUAGE]:
+        text = f"{foreign:,} rows cannot be read: the server's messages are not in English; "
+        yield Note("language", f"{text}set lc_messages = 'C'")
+    if not tape.to_play:
+        yield Note("nothing", "no statement of the log is played")
     for why, count in sorted(counts.not_rows.items()):
         yield Note("unread", f"{count:,} rows cannot be read: {why}")
     if counts.open_at_begin:

@@ -25,6 +25,8 @@ class Kind(Enum):
     CONNECTION = "connection"
     """Another row about the beginning or end of a connection."""
     DISCONNECTION = "disconnection"
+    TRANSLATED = "translated"
+    """A statement or a connection in another language than English, under the same severity."""
     OTHER = "other"
 
 
@@ -61,6 +63,21 @@ _OF_CONNECTIONS: Final = (
     ("could not send data to client: ", Kind.CONNECTION),
 )
 _OTHER: Final = Logged(Kind.OTHER)
+_TRANSLATED: Final = (
+    "Anweisung: ", "Ausführen ", "Fastpath-Funktionsaufruf: ", "Verbindung ", "Verbindungsende: ",
+    "instruction : ", "exécute ", "appel de fonction fastpath : ", "connexion ", "déconnexion : ",
+    "sentencia: ", "ejecutar ", "llamada a función fastpath: ", "conexión ", "desconexión: ",
+    "istruzione: ", "esecuzione di ", "chiamata funzione fastpath: ", "connessione ", "disconnessione: ",
+    "文: ", "実行 ", "取り出し実行 ", "近道関数呼び出し: ", "接続を", "接続の",
+    "comando: ", "executar ", "chamada fastpath de função: ", "conexão ", "desconexão: ",
+    "ifade: ", "çalıştır ", "bağlantı ", "příkaz: ", "spuštění ", "spojení ", "odpojení: ",
+)  # fmt: skip
+"""What rows begin with in the languages that leave LOG as it is: German, French, Spanish, Italian, Japanese,
+Portuguese, Turkish, Czech."""
+_TRANSLATED_DURATION: Final = re.compile(
+    r"[^\W\d_][^\d:\n]{1,30}: \d{1,15}\.\d{3} [^\W\d_]{1,15}(?:[ ,].*)?", re.DOTALL
+)
+"""Any word in front of milliseconds."""
 _STARTS: Final = (
     "starting PostgreSQL ",
     "all server processes terminated; reinitializing",
@@ -102,7 +119,8 @@ def _with_text(message: str) -> Logged:
     for beginning, kind in _OF_CONNECTIONS:
         if message.startswith(beginning):
             return Logged(kind)
-    return _OTHER
+    is_translated = message.startswith(_TRANSLATED) or _TRANSLATED_DURATION.fullmatch(message)
+    return Logged(Kind.TRANSLATED) if is_translated else _OTHER
 
 
 @lru_cache(maxsize=1_024)

@@ -140,6 +140,8 @@ class StatementReader:
         match done.kind:
             case Kind.OTHER:
                 return self._no_statement(row)
+            case Kind.TRANSLATED:
+                return RowOutcome.ANOTHER_LANGUAGE
             case Kind.RECEIVED:
                 self._process_begins(row)
                 return RowOutcome.CONNECTION
