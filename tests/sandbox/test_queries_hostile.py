@@ -211,6 +211,17 @@ def test_another_machine_resumes_with_the_ledger_and_its_marks(day: Day, tmp_pat
     assert "has changed since it was planned" in day.replay(**fourth).said
 
 
+def test_a_transaction_that_a_text_with_do_commits_is_played_once(day: Day) -> None:
+    with day.client() as one:
+        one.run("BEGIN", "INSERT INTO t VALUES (1, 'x')")
+        one.run("DO $$ BEGIN PERFORM 1; END $$; COMMIT", "SELECT 1", "SELECT 2")
+    log = f"csvlog:{day.log()}"
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.answered#3").code != 0
+    done = day.replay(log=log)
+    assert done.code == 0, done.said
+    assert day.same(ROWS), day.on(day.target, ROWS)
+
+
 def test_without_marks_no_machine_resumes(day: Day, tmp_path: Path) -> None:
     log, other = inserts(day), {"XDG_STATE_HOME": str(tmp_path / "other")}
     assert day.replay("--no-marks", log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0

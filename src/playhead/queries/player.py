@@ -241,7 +241,8 @@ class Player(GatedSessions):
         elif session.mark_at >= 0:
             session.was_marked()
         self._note_state(session, answer)
-        if self._is_marked_alone(session):
+        # A text that has ended a transaction has its mark in it.
+        if session.mark_at < 0 and self._is_marked_alone(session):
             session.answer = played
             self._mark_alone(session, before=False)
             return

@@ -29,11 +29,18 @@ class ToSend:
 
 def marks_with(step: Step, role: Role, session: Session, *, is_aborted: bool) -> bool:
     """Return whether the mark goes into the same transaction as the statement."""
-    if Flag.ALONE in step.flags or is_aborted or not session.is_marked:
+    if is_aborted or not session.is_marked:
+        return False
+    if Flag.ALONE in step.flags and not _ends_open_transaction(step, session):
         return False
     if role is Role.WRITE and Flag.CONTROLS not in step.flags:
         return True
     return step.commit_at >= 0 and (session.has_written or Flag.WRITES in step.flags)
+
+
+def _ends_open_transaction(step: Step, session: Session) -> bool:
+    """Whether a text commits an open transaction; what refuses to share one fails in it with and without a mark."""
+    return step.commit_at >= 0 and session.link is not None and session.link.in_transaction
 
 
 def to_send(step: Step, session: Session, marks: MarkTexts | None, role: Role) -> ToSend:

@@ -122,7 +122,7 @@ class Watchdog:
         step, player = session.step, self.player
         if step is None:
             return False
-        if Flag.ALONE in step.flags:
+        if Flag.ALONE in step.flags and session.mark_at < 0:
             return True
         if player.rules.marks is not None and session.is_marked:
             return False
