@@ -318,6 +318,47 @@ def test_checks_and_the_flags_of_the_older_tool(day: Day, tmp_path: Path) -> Non
     assert 'tests="3" failures="1"' in found
 
 
+# --- locks that outlive a statement --------------------------------------------------------------
+
+
+def test_a_lock_of_a_session_that_is_given_back_late_stops_nobody(day: Day) -> None:
+    """The row of the one that waited comes first, because the other slept behind its unlock."""
+    with day.client() as first, day.client() as second:
+        first.run("SELECT pg_advisory_lock(1)", "INSERT INTO t VALUES (1, 'first')")
+        texts = ("SELECT pg_advisory_lock(1)", "INSERT INTO t VALUES (2, 'second')")
+        waiting = threading.Thread(target=second.run, args=texts)
+        waiting.start()
+        time.sleep(0.3)
+        first.run("SELECT pg_advisory_unlock(1), pg_sleep(0.3)")
+        waiting.join()
+        second.run("SELECT pg_advisory_unlock(1)")
+    done = day.replay()
+    assert (done.code, done.report["let_pass"]) == (0, 1), done.said
+    assert day.same(ROWS), day.on(day.target, ROWS)
+
+
+def test_a_lock_of_a_prepared_transaction_stops_nobody(day: Day) -> None:
+    """The row of the one that waited comes before that of COMMIT PREPARED, which let it go."""
+    day.before("INSERT INTO t VALUES (1, '')")
+    with day.client() as first, day.client() as second:
+        first.run("BEGIN", "UPDATE t SET b = b || '1'", f"PREPARE TRANSACTION '{day.name}'")
+        texts = ("BEGIN", "UPDATE t SET b = b || '2'", "COMMIT")
+        waiting = threading.Thread(target=second.run, args=texts)
+        waiting.start()
+        time.sleep(0.3)
+        first.run(f"COMMIT PREPARED '{day.name}'")
+        waiting.join()
+    log = day.log()
+    lines = log.read_text().splitlines(keepends=True)
+    let_go = next(at for at, line in enumerate(lines) if "COMMIT PREPARED" in line)
+    waited = next(at for at, line in enumerate(lines) if "|| '2'" in line)
+    lines.insert(min(let_go, waited), lines.pop(max(let_go, waited)) if let_go < waited else "")
+    log.write_text("".join(lines))
+    done = day.replay(log=f"csvlog:{log}")
+    assert (done.code, done.report["let_pass"]) == (0, 1), done.said
+    assert day.same(ROWS), day.on(day.target, ROWS)
+
+
 # --- logs of which nothing can be played ---------------------------------------------------------
 
 

@@ -76,7 +76,9 @@ class Results:
     played_again: int = 0
     """Statements that the watchdog rolled back and played again; each counts once."""
     overtaken: int = 0
-    """Number of transactions that the watchdog rolled back."""
+    """How often the watchdog rolled a transaction back."""
+    let_pass: int = 0
+    """Statements that went although the gate was closed, because another one waited for a lock of their session."""
     forced: int = 0
     """Statements that were played although the gate was closed, because no session could continue."""
     state_lost: int = 0

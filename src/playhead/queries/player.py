@@ -107,13 +107,13 @@ class Player(GatedSessions):
         while session.queue and not session.is_busy:
             at = session.queue[0]
             need = max(self.tape.numbers.needs[at], session.needs)
-            if need > self.water.low:
+            if need > self.water.low and session.passes != at:
                 if session.at_gate != need:
                     self.wait_at_gate(session, need)
                 self._make_room(session)
                 return
             awaits = self.tape.numbers.awaits[at]
-            if awaits > self.inside.low:
+            if awaits > self.inside.low and session.passes != at:
                 if session.awaits != awaits:
                     self.wait_to_end(session, awaits)
                 return
@@ -330,6 +330,13 @@ class Player(GatedSessions):
             self._tell(session, "ROLLBACK")
         else:
             self._again(session)
+
+    def let_pass(self, session: Session) -> None:
+        """Let the next statement of a session go although the gate is closed: another one waits for its lock."""
+        self.results.let_pass += 1
+        session.passes = session.queue[0]
+        session.at_gate = session.awaits = 0
+        self.ready.append(session)
 
     def _hold_back_no_end(self, session: Session) -> None:
         """Release the remaining numbers of a transaction that is played again later, which others must not await."""

@@ -74,6 +74,11 @@ def lines_of(outcome: QueryOutcome, *, has_literals: bool = False) -> list[str]:
             f"  order    {results.overtaken:,} transactions had overtaken others; "
             f"{results.played_again:,} statements were rolled back and played again"
         )
+    if results.let_pass:
+        lines.append(
+            f"  locks    {results.let_pass:,} statements went first, because others waited for a lock that "
+            "outlives its transaction"
+        )
     if outcome.state_lost:
         lines.append(
             f"  state    {outcome.state_lost:,} sessions lost temporary tables, cursors or locks with their "
@@ -218,6 +223,7 @@ def document_of(
         "most_connections": results.most_connections,
         "overtaken": results.overtaken,
         "played_again": results.played_again,
+        "let_pass": results.let_pass,
         "forced": outcome.forced,
         "state_lost": outcome.state_lost,
         "reconnected": results.reconnected,

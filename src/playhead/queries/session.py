@@ -69,6 +69,8 @@ class Session:
     """Whether its connection has state that a new one would lack."""
     is_marked: bool = True
     """Whether marks can be written in it."""
+    passes: int = -1
+    """A statement that may go although the gate is closed; -1 for none."""
     needs: int = 0
     """The need that the gate must reach before the transaction is played again."""
     at_gate: int = 0

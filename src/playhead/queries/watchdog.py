@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from playhead.queries.connections import MS
@@ -12,6 +13,7 @@ from playhead.queries.helper import Helper
 from playhead.queries.outcome import FORCED_ORDER, STATE_LOST, Outcome
 from playhead.queries.player import Player
 from playhead.queries.session import Doing, LostSession, Session
+from playhead.queries.sql_text import read_sql
 from playhead.queries.tape import Flag
 from playhead.queries.transactions import row_line
 
@@ -20,6 +22,9 @@ _SLOW_NS: Final = 100 * MS
 _STUCK_NS: Final = 300 * MS
 _RETRY_NS: Final = 300 * MS
 _MOST_LOSSES: Final = 3
+_MOST_ACTS: Final = 50
+_FEW: Final = 100
+_END_PREPARED: Final = (("COMMIT", "PREPARED"), ("ROLLBACK", "PREPARED"))
 
 
 @dataclass(slots=True)
@@ -31,6 +36,9 @@ class Watchdog:
     run: str
     _looked_ns: int = 0
     _asked: "Future[Mapping[int, tuple[int, ...]]] | None" = None
+    _acted_for: int = -1
+    """The statement for which sessions were rolled back or let go, and how often."""
+    _acts: int = 0
     _fates: list[tuple[LostSession, "Future[Any]"]] = field(default_factory=list)
 
     def look(self) -> None:
@@ -179,11 +187,20 @@ class Watchdog:
                 continue
             seen.add(backend)
             waiting += blockers.get(backend, ())
+            if not backend and self._let_prepared_end():
+                return
             session = player.links.by_backend.get(backend)
             if session is None or session is owner:
                 continue
             if not (session.is_held or session.waits_for_log):
                 continue
+            if self._acted_too_often(owner):
+                self._give_up_order()
+                return
+            if session.link is not None and not session.link.in_transaction and session.queue:
+                # Its lock is that of its session, and on the source only what comes next gave it back.
+                player.let_pass(session)
+                return
             if owner.playing in player.tape.is_uncertain:
                 # The log does not show that it came first, and it did not, because otherwise it would not wait now.
                 player.release(player.water.low)
@@ -194,6 +211,39 @@ class Watchdog:
                 return
             player.results.overtaken += 1
             player.play_again(session, needs=player.water.low + 1)
+
+    def _let_prepared_end(self) -> bool:
+        """Let go what leads to COMMIT PREPARED or ROLLBACK PREPARED: only these end what no process holds."""
+        player = self.player
+        found = [
+            (at, each)
+            for each in player.sessions.values()
+            if each.is_held and not each.is_busy
+            for at in islice(each.queue, _FEW)
+            if self._ends_prepared(at)
+        ]
+        if not found:
+            return False
+        _, session = min(found, key=lambda each: each[0])
+        player.let_pass(session)
+        return True
+
+    def _ends_prepared(self, at: int) -> bool:
+        parts = read_sql(self.player.tape.step(at).sql).parts
+        return bool(parts) and parts[0].words[:2] in _END_PREPARED
+
+    def _acted_too_often(self, owner: Session) -> bool:
+        """Whether so much was rolled back or let go for one statement that it will not help."""
+        self._acts = self._acts + 1 if owner.playing == self._acted_for else 1
+        self._acted_for = owner.playing
+        return self._acts > _MOST_ACTS
+
+    def _give_up_order(self) -> None:
+        player = self.player
+        self._acts = 0
+        player.results.forced += 1
+        self._note(FORCED_ORDER)
+        player.release(player.first_number())
 
     # --- when nothing moves
 
@@ -209,9 +259,7 @@ class Watchdog:
         ):
             return
         if any(each.is_held for each in player.sessions.values()):
-            player.results.forced += 1
-            self._note(FORCED_ORDER)
-            player.release(player.first_number())
+            self._give_up_order()
 
     def _free_one(self, owner: Session | None) -> bool:
         """Roll back a transaction that waits at the gate, to free its connection for another session."""
