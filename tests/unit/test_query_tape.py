@@ -14,7 +14,8 @@ from playhead.queries.settings import Settings, changes_of
 from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter
-from playhead.queries.transactions import CUT, SEVERAL, row_line
+from playhead.queries.transactions import CUT, SEVERAL, TOO_MANY, row_line
+from playhead.querylog.rows import MOST_LINE
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
 
@@ -337,3 +338,15 @@ def test_a_tape_has_no_name_that_could_stay_behind(tmp_path, monkeypatch) -> Non
     tape = tape_of(statements(["SELECT 'a secret'"] * 3))
     assert tape.step(2).sql == "SELECT 'a secret'"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_text_of_too_many_transactions_has_no_line_of_the_next_row() -> None:
+    tape = tape_of(statements(["COMMIT;" * 70_000, "INSERT INTO t VALUES (1)"]))
+    assert [tape.reason(at) for at in range(len(tape))] == [TOO_MANY, ""]
+    assert [row_line(tape.lines[at]) for at in range(len(tape))] == [1, 2]
+
+
+def test_the_last_line_number_that_is_read_has_room_on_the_tape() -> None:
+    text = "INSERT INTO t VALUES (1); COMMIT; INSERT INTO t VALUES (2)"
+    tape = tape_of([Statement("a.1", MOST_LINE - 1, 0, Act.QUERY, 0, text, done_place=0)])
+    assert [row_line(tape.lines[at]) for at in range(2)] == [MOST_LINE - 1] * 2

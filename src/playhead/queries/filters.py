@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from playhead.queries.sql_text import SqlText
-from playhead.queries.transactions import CUT, FAILED, SEVERAL
+from playhead.queries.transactions import CUT, FAILED, SEVERAL, TOO_MANY
 from playhead.querylog import sql as parsed
 from playhead.querylog.reach import LEDGER
 from playhead.querylog.statement import UNPLAYABLE, Act, Statement
@@ -26,8 +26,9 @@ FILTERS = {
 }
 IN_PART = {
     CUT: "their transaction began before the log or the span",
-    LEDGER: "they change the ledger of replays",
-    UNCLEAR: "the number of statements in the text is uncertain",
+    LEDGER: "they change the ledger of replays itself",
+    UNCLEAR: "it is not certain how many statements the text has",
+    TOO_MANY: "a text with more than 65,000 transactions",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}

@@ -10,6 +10,7 @@ from playhead.querylog.statement import Act, Statement
 
 CUT: Final = "cut-transaction"
 SEVERAL: Final = "several-transactions"
+TOO_MANY: Final = "too-many-transactions"
 FAILED: Final = "filter-failed"
 SYNTAX_ERROR: Final = "42601"
 _PIECE_BITS: Final = 16
@@ -54,7 +55,7 @@ class SessionOnTape:
         where it failed.
         """
         texts = [sql.text]
-        if statement.expected_error is None and _has_several(sql):
+        if statement.expected_error is None and _has_several(sql) and not _has_too_many(sql):
             texts = [*self._texts(sql)]
         last = len(texts) - 1
         for number, text in enumerate(texts):
@@ -97,6 +98,8 @@ class SessionOnTape:
             if self._is_cut(statement, sql):
                 return CUT
             error = statement.expected_error
+            if _has_too_many(sql):
+                return TOO_MANY
             if error is not None and _has_several(sql) and not is_unread(statement):
                 return SEVERAL
         reason = refuse(statement, sql, is_inside=self.is_open)
@@ -143,6 +146,11 @@ class SessionOnTape:
 
 def _has_several(sql: SqlText) -> bool:
     return any(part.closes and (part.chains or part is not sql.parts[-1]) for part in sql.parts)
+
+
+def _has_too_many(sql: SqlText) -> bool:
+    """Whether its pieces could have more numbers than there are; a chained end makes two."""
+    return sum(1 + part.chains for part in sql.parts if part.closes) >= 1 << _PIECE_BITS
 
 
 def _stays_if_it_succeeds(statement: Statement, sql: SqlText, *, is_inside: bool) -> bool:

@@ -3,6 +3,10 @@
 from typing import Final, NamedTuple
 
 
+MOST_LINE: Final = 1 << 46
+"""A line number that no session reaches; the tape keeps lines with 16 bits more."""
+
+
 class NotARow(Exception):
     """The bytes cannot be parsed as a row of a server's log; the text has the reason."""
 

@@ -9,14 +9,13 @@ from typing import Any, Final
 from playhead.errors import MissingPiece
 from playhead.querylog.log_time import time_us
 from playhead.querylog.pairs import is_pair, row_of_pair
-from playhead.querylog.rows import LogRow, NotARow
+from playhead.querylog.rows import MOST_LINE, LogRow, NotARow
 from playhead.querylog.stderr_prefix import KNOWN_PREFIXES, prefix_of
 from playhead.querylog.torn import joined_columns
 
 _WIDTHS: Final = (23, 24, 26)
 _IN_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _LONGEST: Final = 1 << 30
-_MOST_LINE: Final = 1 << 62
 _WRAPPED: Final = (("event", "original"), ("event.original",), ("message",), ("log",))
 """Fields in which shippers keep the original row."""
 
@@ -109,8 +108,8 @@ def _number(found: object) -> int | None:
     if isinstance(found, str):
         digits = found.isascii() and found.isdecimal() and len(found) < 19
         found = int(found) if digits else None
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < _MOST_LINE:
-        raise NotARow("the line number is not a number")
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < MOST_LINE:
+        raise NotARow("its line number is no number")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from playhead.errors import BadValue
 from playhead.querylog.log_time import epoch_us, time_us
-from playhead.querylog.rows import SEVERITIES, LogRow, NotARow
+from playhead.querylog.rows import MOST_LINE, SEVERITIES, LogRow, NotARow
 
 DEFAULT_PREFIX: Final = "%m [%p] "
 KNOWN_PREFIXES: Final = (DEFAULT_PREFIX, "%m|%u|%d|%c|")
@@ -32,7 +32,7 @@ _ESCAPES: Final = {
     "i": rf"(?P<i>{_NAME})",
     "e": r"(?P<e>[0-9A-Z]{5})",
     "c": r"(?P<c>[0-9a-f]+\.[0-9a-f]+)",
-    "l": r"(?P<l>\d+)",
+    "l": r"(?P<l>\d{1,18})",
     "s": _SECOND + _ZONE,
     "v": r"(?P<v>\d+/\d+|)",
     "x": r"\d+",
@@ -75,6 +75,8 @@ def _row(found: re.Match[str], parts: dict[str, str]) -> LogRow:
     user, database = (None if have.get(n) == "[unknown]" else have.get(n) for n in "ud")
     at = have.get("m") or have.get("t")
     line = have.get("l")
+    if line is not None and int(line) >= MOST_LINE:
+        raise NotARow("its line number is no number")
     return LogRow(
         time_us=time_us(at) if at is not None else epoch_us(have["n"] or ""),
         session=have.get("c") or have.get("p") or "",
