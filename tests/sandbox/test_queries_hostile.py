@@ -318,6 +318,19 @@ def test_checks_and_the_flags_of_the_older_tool(day: Day, tmp_path: Path) -> Non
     assert 'tests="3" failures="1"' in found
 
 
+def test_what_a_failed_procedure_has_committed_is_missing(day: Day) -> None:
+    day.before(
+        "CREATE PROCEDURE p() LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO t VALUES (1, 'kept'); COMMIT; PERFORM 1/0; END $$"
+    )
+    with day.client() as one:
+        one.run("CALL p()", "INSERT INTO t VALUES (2, 'x')")
+    done = day.replay()
+    assert done.code == 4
+    assert [each["reason"] for each in done.report["skipped"]] == ["perhaps-committed"]
+    assert done.report["verdict"].startswith("INCOMPLETE"), done.report["verdict"]
+
+
 # --- locks that outlive a statement --------------------------------------------------------------
 
 

@@ -138,7 +138,6 @@ def test_backslashes_that_escape_are_understood() -> None:
     "text",
     [
         "DO $$ BEGIN DELETE FROM t; END $$",
-        "CALL pay_all()",
         "BEGIN; DELETE FROM t; COMMIT",
         "DELETE FROM t; -- \rCOMMIT",
     ],

@@ -14,7 +14,7 @@ from playhead.queries.settings import Settings, changes_of
 from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter
-from playhead.queries.transactions import CUT, SEVERAL, TOO_MANY, row_line
+from playhead.queries.transactions import CUT, PERHAPS_KEPT, SEVERAL, TOO_MANY, row_line
 from playhead.querylog.rows import MOST_LINE
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
@@ -123,6 +123,24 @@ def test_without_its_end_a_transaction_is_left_out() -> None:
 def test_several_transactions_that_failed_are_left_out() -> None:
     text = "BEGIN; SELECT 1; COMMIT; SELECT 1 / 0"
     assert reasons(Filters(), statement(1, text, expected_error="22012")) == [SEVERAL]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CALL p()", PERHAPS_KEPT),
+        ("DO $$ BEGIN INSERT INTO t VALUES (1); COMMIT; PERFORM 1/0; END $$", PERHAPS_KEPT),
+        ("DO $$ BEGIN EXECUTE 'call p()'; END $$", PERHAPS_KEPT),
+        ("DO LANGUAGE plpython3u $$ plpy.commit(); x $$", "elsewhere"),
+        ("DO $$ BEGIN INSERT INTO t VALUES (1); PERFORM 1/0; END $$", "filter-failed"),
+        ("VACUUM t", "filter-failed"),
+    ],
+)
+def test_what_may_have_committed_before_it_failed_is_not_replayable(text: str, reason: str) -> None:
+    assert reasons(Filters(), statement(1, text, expected_error="22012")) == [reason]
+    # In a transaction they cannot commit.
+    inside = [statement(1, "BEGIN"), statement(2, text, expected_error="22012")]
+    assert PERHAPS_KEPT not in reasons(Filters(), *inside)
 
 
 def test_what_failed_and_cannot_be_played_fails_in_its_transaction() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from playhead.queries.sql_text import SqlText
-from playhead.queries.transactions import CUT, FAILED, SEVERAL, TOO_MANY
+from playhead.queries.transactions import CUT, FAILED, PERHAPS_KEPT, SEVERAL, TOO_MANY
 from playhead.querylog import sql as parsed
 from playhead.querylog.reach import LEDGER
 from playhead.querylog.statement import UNPLAYABLE, Act, Statement
@@ -28,6 +28,7 @@ IN_PART = {
     CUT: "their transaction began before the log or the span",
     LEDGER: "they change the ledger of replays itself",
     UNCLEAR: "it is not certain how many statements the text has",
+    PERHAPS_KEPT: "CALL, or DO with COMMIT or CALL, that failed: what it had committed is in no log",
     TOO_MANY: "a text with more than 65,000 transactions",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }

@@ -31,6 +31,8 @@ _ALONE = (
 _CONCURRENTLY = "CONCURRENTLY"
 _MAY_BE_CONCURRENT = frozenset(("CREATE", "DROP", "REINDEX", "ALTER", "REFRESH"))
 _BODIED = frozenset(("FUNCTION", "PROCEDURE"))
+_COMMITS = re.compile("commit|call", re.IGNORECASE)
+"""What commits inside a block of any language, by itself or in a procedure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,18 @@ class SqlText:
             part.begins_with(*words) or part.is_concurrent
             for part in self.parts
             for words in _ALONE
+        )
+
+    @property
+    def may_commit_inside(self) -> bool:
+        """Whether a procedure or a block of it may have committed a part of its work before it failed."""
+        return any(
+            part.begins_with("CALL")
+            or (
+                part.begins_with("DO")
+                and _COMMITS.search(self.text, part.start, part.end) is not None
+            )
+            for part in self.parts
         )
 
     @property

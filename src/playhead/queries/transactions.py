@@ -12,6 +12,7 @@ CUT: Final = "cut-transaction"
 SEVERAL: Final = "several-transactions"
 TOO_MANY: Final = "too-many-transactions"
 FAILED: Final = "filter-failed"
+PERHAPS_KEPT: Final = "perhaps-committed"
 SYNTAX_ERROR: Final = "42601"
 _PIECE_BITS: Final = 16
 
@@ -104,8 +105,8 @@ class SessionOnTape:
                 return SEVERAL
         reason = refuse(statement, sql, is_inside=self.is_open)
         if not reason and _stays_if_it_succeeds(statement, sql, is_inside=self.is_open):
-            return FAILED
-        # Without this statement, its transaction would be committed on the target.
+            return PERHAPS_KEPT if not self.is_open and sql.may_commit_inside else FAILED
+        # Without it, its transaction would be committed here.
         fails = self.is_open and statement.expected_error is not None
         return "" if fails and reason == "filter-select" else reason
 

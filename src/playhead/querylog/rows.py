@@ -2,7 +2,6 @@
 
 from typing import Final, NamedTuple
 
-
 MOST_LINE: Final = 1 << 46
 """A line number that no session reaches; the tape keeps lines with 16 bits more."""
 
