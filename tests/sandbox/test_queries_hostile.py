@@ -318,6 +318,22 @@ def test_checks_and_the_flags_of_the_older_tool(day: Day, tmp_path: Path) -> Non
     assert 'tests="3" failures="1"' in found
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_ignored_errors_of_integrity_have_their_own_outcome(day: Day, *, is_open: bool) -> None:
+    with day.client() as one:
+        one.run(*["BEGIN"] * is_open, "INSERT INTO t VALUES (1, 'x')", "SELECT 2")
+        one.run("INSERT INTO t VALUES (3, 'y')", *["COMMIT"] * is_open)
+    log = f"csvlog:{day.log()}"
+    day.on(day.target, "CREATE UNIQUE INDEX ON t (a)", "INSERT INTO t VALUES (1, 'old')")
+    killed = "queries.answered#4" if is_open else "queries.answered#3"
+    assert day.replay("-i", "-1", log=log, PLAYHEAD_ABORT_AT=killed).code != 0
+    done = day.replay("-i", "-1", log=log)
+    assert done.code == 0, done.said
+    assert done.report["verdict"].startswith("equal, but the tables can differ")
+    assert done.report["outcomes"]["ignored"] == (3 if is_open else 1)
+    assert "expected_error" not in done.report["outcomes"]
+
+
 def test_what_a_failed_procedure_has_committed_is_missing(day: Day) -> None:
     day.before(
         "CREATE PROCEDURE p() LANGUAGE plpgsql AS "

@@ -24,6 +24,7 @@ def test_without_an_order_between_sessions_the_tables_can_differ(
         is_divergent=False,
         missing=0,
         is_idle=False,
+        count=lambda _: 0,
         beside=None,
         rules=SimpleNamespace(order=order),
     )

@@ -28,12 +28,16 @@ class Outcome(IntEnum):
     LOST = 8
     """Its connection was lost repeatedly, or the transaction was."""
     EARLIER = 9
-    """An earlier run played it, as its mark proves."""
+    """An earlier run played it, as its mark says."""
+    IGNORED = 10
+    """It failed on the integrity of tables, or because its transaction had, and `-i` takes that."""
 
 
 FORCED_ORDER, STATE_LOST = "order_given_up", "state_lost"
 """Incidents of a whole run, which are counted in the ledger besides the outcomes."""
 DIVERGENT = (Outcome.UNEXPECTED_ERROR, Outcome.ERROR_MISSING, Outcome.LOST, Outcome.IN_DOUBT)
+NAMED = (*DIVERGENT, Outcome.IGNORED)
+"""What a mark names, so that a later run knows it."""
 
 
 @dataclass(slots=True)

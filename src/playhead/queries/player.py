@@ -14,7 +14,7 @@ from playhead.host.faults import abort_point
 from playhead.queries.connections import MS
 from playhead.queries.gate import Role
 from playhead.queries.gated_sessions import GatedSessions
-from playhead.queries.outcome import DIVERGENT, Outcome, Played
+from playhead.queries.outcome import NAMED, Outcome, Played
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.sending import TIMING, outcome_of
 from playhead.queries.session import Doing, Session
@@ -28,6 +28,7 @@ _STUCK_NS: Final = 200 * MS
 _REPLACEABLE: Final = frozenset(("40P01", "40001"))
 _MOST_ATTEMPTS: Final = 50
 _INTEGRITY: Final = "23"
+_ABORTED: Final = "25P02"
 _READ_ONLY: Final = "25006"
 _NOT_PREPARED: Final = "26000"
 LONGEST_WAIT_S: Final = 0.02
@@ -231,8 +232,8 @@ class Player(GatedSessions):
             if session.attempts < _MOST_ATTEMPTS:
                 self.play_again(session)
                 return
-        if outcome is Outcome.UNEXPECTED_ERROR and self._is_ignored(at, state):
-            outcome = Outcome.EXPECTED_ERROR
+        if outcome is Outcome.UNEXPECTED_ERROR and self._is_ignored(session, state):
+            outcome = Outcome.IGNORED
         latency = time.monotonic_ns() - session.sent_ns
         rows = answer.rows - (0 <= session.mark_at < answer.done)  # without the row of the mark
         played = Played(outcome, latency, rows, state, step.line, answer.checksum)
@@ -260,9 +261,11 @@ class Player(GatedSessions):
         else:
             self._finish(session, session.playing, session.answer)
 
-    def _is_ignored(self, at: int, state: str | None) -> bool:
-        """Return whether an error of integrity is expected, because earlier rows are missing."""
-        seconds = self.rules.ignore_integrity_s
+    def _is_ignored(self, session: Session, state: str | None) -> bool:
+        """Whether an error of integrity is ignored, because what came before is missing; so is what it aborts."""
+        seconds, at = self.rules.ignore_integrity_s, session.playing
+        if state == _ABORTED:
+            return any(each.outcome is Outcome.IGNORED for _, each in session.transaction)
         if not seconds or state is None or not state.startswith(_INTEGRITY):
             return False
         first_us = self.first_us or 0
@@ -304,7 +307,7 @@ class Player(GatedSessions):
             ]
         for at, played in session.transaction:
             self.settling.settle(at, played)
-            if played.outcome in DIVERGENT and played.line not in session.said:
+            if played.outcome in NAMED and played.line not in session.said:
                 session.unsaid[played.line] = played.outcome
         session.said = frozenset()
         session.transaction.clear()
@@ -373,7 +376,7 @@ class Player(GatedSessions):
             was = known.get(at, session.answer)
             is_as_was = outcomes[at] is Outcome.REPLAYED and was is not None
             self.settling.settle(at, was if is_as_was and was else Played(outcomes[at]))
-            if outcomes[at] in DIVERGENT:
+            if outcomes[at] in NAMED:
                 session.unsaid[self.tape.lines[at]] = outcomes[at]
             session.left -= at == session.playing
             self.release(self.tape.numbers.numbers[at])

@@ -17,7 +17,8 @@ _PERCENTS = (50, 95, 99)
 
 def verdict(outcome: QueryOutcome) -> str:
     """Return one line with the result."""
-    equal = "equal" if outcome.rules.order != "session" else "equal, but the tables can differ"
+    can_differ = outcome.rules.order == "session" or outcome.count("ignored")
+    equal = "equal, but the tables can differ" if can_differ else "equal"
     word = "DIVERGENT" if outcome.is_divergent else "INCOMPLETE" if outcome.missing else equal
     counted = [*_counted(outcome), *_compared(outcome)]
     counts = [f"{count:,} {name}" for name, count in counted]
@@ -29,6 +30,7 @@ def _counted(outcome: QueryOutcome) -> list[tuple[str, int]]:
     names = {
         "replayed": "replayed",
         "expected_error": "failed as on the source",
+        "ignored": "FAILED on integrity, or with their transaction, and were ignored",
         "unexpected_error": "FAILED OTHERWISE",
         "error_missing": "SHOULD HAVE FAILED",
         "filtered": "filtered",
@@ -124,7 +126,9 @@ def _tables(outcome: QueryOutcome) -> str:
     if outcome.rules.order == "session":
         return "can differ, because --order session keeps no order between sessions"
     if not outcome.is_equal:
-        return "can differ, because some statements were not played as on the source"
+        return "can differ, because of what was not played as on the source"
+    if ignored := outcome.count("ignored"):
+        return f"can differ: {ignored:,} statements failed here only, and were ignored (-i)"
     tape = outcome.workload.tape
     doubtful = max(tape.uncertain_writes, tape.overlapping_writes)
     text = "as on the source, except for clocks, random numbers, sequences"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from playhead.queries.gate import Role
-from playhead.queries.outcome import DIVERGENT, Outcome, Played
+from playhead.queries.outcome import NAMED, Outcome, Played
 from playhead.queries.settings import Settings
 from playhead.queries.tape import Flag, Step
 from playhead.server import Link, LinkLost
@@ -111,7 +111,7 @@ class Session:
     def divergent(self) -> dict[int, Outcome]:
         """Return the lines that the next mark must name."""
         played = [*self.transaction, *([(-1, self.answer)] if self.answer is not None else [])]
-        open_ = {each.line: each.outcome for _, each in played if each.outcome in DIVERGENT}
+        open_ = {each.line: each.outcome for _, each in played if each.outcome in NAMED}
         return self.unsaid | open_
 
     def was_marked(self) -> None:
