@@ -15,6 +15,7 @@ from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter
 from playhead.queries.transactions import CUT, PERHAPS_KEPT, SEVERAL, TOO_MANY, row_line
+from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.rows import MOST_LINE
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
@@ -154,6 +155,14 @@ def test_what_failed_and_cannot_be_played_fails_in_its_transaction() -> None:
     assert step.sql == FORCE
     assert outcome_of(step, FORCED, 0, 0)[0] is Outcome.NOT_REPLAYABLE
     assert tape.stand_ins == {"no-parameters": 1}
+
+
+def test_an_error_without_its_sqlstate_in_the_log_is_any_error() -> None:
+    """A log of stderr without %e has none."""
+    given = statement(1, "INSERT INTO t VALUES (1)", expected_error=UNKNOWN_SQLSTATE)
+    step = tape_of([given]).step(0)
+    assert outcome_of(step, "23505", 0, 0) == (Outcome.EXPECTED_ERROR, "23505")
+    assert outcome_of(step, None, 1, 0)[0] is Outcome.ERROR_MISSING
 
 
 def test_an_error_outside_of_a_transaction_opens_none() -> None:

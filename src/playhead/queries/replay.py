@@ -119,7 +119,7 @@ class QueryOutcome:
         log = self.workload.log
         counts, rows = log.reader.counts, log.reader.counts.rows
         unread = rows[RowOutcome.NOT_A_ROW] + rows[RowOutcome.LATE]
-        unread += rows[RowOutcome.ANOTHER_LANGUAGE]
+        unread += rows[RowOutcome.ANOTHER_LANGUAGE] + rows[RowOutcome.OTHER_SESSION]
         unread += self.beside.unknown if self.beside else 0
         unread += self.is_idle
         return self.count("not_replayable") + counts.lost + unread + self.state_lost + log.misplaced

@@ -7,6 +7,7 @@ from playhead.queries.gate import Role
 from playhead.queries.outcome import Outcome
 from playhead.queries.session import Session
 from playhead.queries.tape import FORCE, FORCED, Flag, Step
+from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.statement import Act
 from playhead.server import MarkTexts
 
@@ -112,6 +113,6 @@ def outcome_of(
         return (Outcome.EXPECTED_ERROR if expected in TIMING else Outcome.ERROR_MISSING), None
     if sqlstate is None:
         return (Outcome.ERROR_MISSING if expected else Outcome.REPLAYED), None
-    if sqlstate == expected or expected in TIMING:
+    if sqlstate == expected or expected in TIMING or expected == UNKNOWN_SQLSTATE:
         return Outcome.EXPECTED_ERROR, sqlstate
     return Outcome.UNEXPECTED_ERROR, sqlstate

@@ -43,6 +43,9 @@ def notes_of(
     if foreign := counts.rows[RowOutcome.ANOTHER_LANGUAGE]:
         text = f"{foreign:,} rows cannot be read: the server's messages are not in English; "
         yield Note("language", f"{text}set lc_messages = 'C'")
+    if others := counts.rows[RowOutcome.OTHER_SESSION]:
+        text = f"{others:,} rows are of sessions with the ids of others, and are not played: "
+        yield Note("two-servers", f"{text}play the log of one server at a time")
     if not tape.to_play:
         yield Note("nothing", "no statement of the log is played")
     for why, count in sorted(counts.not_rows.items()):

@@ -17,6 +17,7 @@ class RowOutcome(Enum):
     OTHER_PROCESS = "of a process that is no session of a client"
     DUPLICATE = "a row that was there before"
     LATE = "a row out of its session's order, which cannot be played in its place"
+    OTHER_SESSION = "of another session with the same id, which cannot be played"
     ANOTHER_LANGUAGE = "in a language that is not English (lc_messages)"
     NOT_A_ROW = "no row of a log that is understood"
 

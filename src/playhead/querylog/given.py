@@ -31,7 +31,9 @@ _COMMANDS: Final = frozenset(
 _COPY: Final = re.compile(r"\bcopy\b", re.IGNORECASE)
 AMBIGUOUS: Final = "ambiguous-name"
 _CLIPPED: Final = 3
-"""A value is truncated between characters, at most this number of bytes before the limit."""
+_PREPARE: Final = "prepare: "
+_MOST_PREPARED: Final = 1_000
+"""A value is cut at a character's border, at most this number of bytes before the limit."""
 
 
 class Given(NamedTuple):
@@ -118,3 +120,19 @@ def _perhaps_cut(session: Session, values: Parameters, counts: Counts) -> bool:
         counts.perhaps_cut += 1
         return False
     return True
+
+
+def prepared_first(session: Session, row: LogRow, text: str) -> str:
+    """Return a text, with the PREPARE that stands beside EXECUTE if the session had it before the log began."""
+    if session.is_from_beginning or len(session.prepared) >= _MOST_PREPARED:
+        return text
+    if "prepare" in text.lower():
+        session.prepared.add(text)
+    detail = row.detail or ""
+    if not detail.lower().startswith(_PREPARE):
+        return text
+    prepare = detail[len(_PREPARE) :]
+    if prepare in session.prepared or sql_text.understand(prepare).kinds != ("PrepareStmt",):
+        return text
+    session.prepared.add(prepare)
+    return f"{prepare.rstrip().rstrip(';')};\n{text}"

@@ -88,6 +88,33 @@ _STARTS: Final = (
 """The rows of a server's start, also after a crash. Version 11 and older have only the last three."""
 
 
+_SHUTS_DOWN: Final = "shutting down"
+CANCELED: Final = "canceling statement due to user request"
+UNKNOWN_SQLSTATE: Final = "?????"
+"""An error of the source whose SQLSTATE the log does not have (stderr without %e)."""
+_SQLSTATES: Final = {
+    CANCELED: "57014",
+    "canceling statement due to statement timeout": "57014",
+    "canceling statement due to lock timeout": "55P03",
+    "deadlock detected": "40P01",
+    "could not serialize access due to concurrent update": "40001",
+    "could not serialize access due to concurrent delete": "40001",
+    "could not serialize access due to read/write dependencies among transactions": "40001",
+    "terminating connection due to administrator command": "57P01",
+}
+"""Of errors that depend on the moment, by their messages."""
+
+
+def sqlstate_of(row: LogRow) -> str:
+    """Return the SQLSTATE of an error, where the log has none by its message."""
+    return row.sqlstate or _SQLSTATES.get(row.message, UNKNOWN_SQLSTATE)
+
+
+def ends_server(row: LogRow) -> bool:
+    """Whether a row that is of no session says that the server shuts down, when all sessions have ended."""
+    return row.severity == "LOG" and row.message == _SHUTS_DOWN
+
+
 def starts_server(row: LogRow) -> bool:
     """Return whether a row without a session shows a start of the server, which ends all earlier sessions."""
     return row.severity == "LOG" and row.message.startswith(_STARTS)

@@ -1,18 +1,14 @@
-"""The state of one session while its rows are read, and the line numbers that were read."""
+"""What is known of one session while its rows are read."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from playhead.querylog.lines import Lines
 from playhead.querylog.logged import Kind, Logged
 from playhead.querylog.parameters import Parameters
 from playhead.querylog.rows import LogRow
-from playhead.querylog.sql import TransactionAct, transaction_act
+from playhead.querylog.sql import TransactionAct, may_write, open_behind, transaction_act
 from playhead.querylog.statement import Act
-
-_MOST_GAPS: Final = 256
-_MOST_REMEMBERED: Final = 65_536
-"""Number of ended sessions whose rows are recognised if a shipper sends them twice."""
 
 
 @dataclass(slots=True)
@@ -51,38 +47,6 @@ class Bound(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lines:
-    """The line numbers of a session that were read."""
-
-    last: int
-    first: int = 0
-    """The first line that was read."""
-    gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Gaps, `[from, to)`; only the latest if there are very many."""
-
-    def is_missing(self, line: int) -> bool:
-        return any(start <= line < end for start, end in self.gaps)
-
-    def found(self, line: int) -> None:
-        """Remove a line from its gap."""
-        left = []
-        for start, end in self.gaps:
-            if start <= line < end:
-                left += [each for each in ((start, line), (line + 1, end)) if each[0] < each[1]]
-            else:
-                left.append((start, end))
-        self.gaps = left[-_MOST_GAPS:]
-
-    def missing_before(self, line: int) -> int:
-        """Advance to this line; return how many lines are missing before it."""
-        lost = line - self.last - 1
-        if lost > 0:
-            self.gaps = [*self.gaps, (self.last + 1, line)][-_MOST_GAPS:]
-        self.last = line
-        return max(0, lost)
-
-
-@dataclass(slots=True)
 class Session:
     """A client's session that has not ended."""
 
@@ -110,9 +74,19 @@ class Session:
     shows_queries: bool = False
     """Whether its error rows contain the statement (log_min_error_statement)."""
     longest_whole: int = -1
-    """Length in bytes of the longest complete parameter; shorter parameters are complete too."""
+    """Bytes of the longest parameter that was not cut; a shorter one was not cut either."""
+    ends_unseen: bool = False
+    """Its server has crashed, and whether its statement had ended is not known."""
     prepared: set[str] = field(default_factory=set)
     """Texts of its PREPARE statements."""
+
+    def may_have_kept(self, draft: Draft) -> bool:
+        """Whether a statement of which the end is not known may have changed something that was not rolled back."""
+        if self.is_in_transaction:
+            if transaction_act(draft.sql) is TransactionAct.ROLLBACK:
+                return False
+            return open_behind(True, draft.sql, None) is not True
+        return may_write(draft.sql)
 
     def learn_transaction(self, row: LogRow, done: Logged) -> None:
         """Note whether a transaction is open before this statement, by the activity or the virtual transaction id."""
@@ -128,19 +102,3 @@ class Session:
             if is_numbered and (is_plain or number == self.transaction):
                 self.is_in_transaction = True
         self.transaction = row.virtual_transaction
-
-
-class Remembered:
-    """The lines of sessions that are not open: ended sessions, and processes without a client."""
-
-    def __init__(self) -> None:
-        self._lines: OrderedDict[str, Lines] = OrderedDict()
-
-    def __getitem__(self, session: str) -> Lines | None:
-        return self._lines.get(session)
-
-    def keep(self, session: str, lines: Lines) -> None:
-        self._lines[session] = lines
-        self._lines.move_to_end(session)
-        while len(self._lines) > _MOST_REMEMBERED:
-            self._lines.popitem(last=False)

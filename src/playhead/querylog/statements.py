@@ -6,19 +6,30 @@ from typing import Final
 
 from playhead.querylog import sql as sql_text
 from playhead.querylog.counts import Counts, RowOutcome
-from playhead.querylog.given import AMBIGUOUS, Given, execution, is_ambiguous, query_of
-from playhead.querylog.logged import Kind, Logged, logged_in, starts_server
+from playhead.querylog.given import (
+    AMBIGUOUS,
+    Given,
+    execution,
+    is_ambiguous,
+    prepared_first,
+    query_of,
+)
+from playhead.querylog.lines import Beginnings, Lines, Remembered
+from playhead.querylog.logged import (
+    CANCELED,
+    Kind,
+    Logged,
+    ends_server,
+    logged_in,
+    sqlstate_of,
+    starts_server,
+)
 from playhead.querylog.rows import SEVERITIES, LogRow
-from playhead.querylog.sessions import Bound, Draft, Lines, Remembered, Session
-from playhead.querylog.statement import Act, Statement
+from playhead.querylog.sessions import Bound, Draft, Session
+from playhead.querylog.statement import NOT_ENDED, Act, Statement
 
 _FAILURES: Final = frozenset(("ERROR", "FATAL", "PANIC"))
 _CLIENTS: Final = (None, "client backend", "not initialized")
-_CANCELED: Final = "canceling statement due to user request"
-_PREPARE: Final = "prepare: "
-_MOST_PREPARED: Final = 1_000
-UNKNOWN_SQLSTATE: Final = "?????"
-"""The SQLSTATE of an error for which the log has none (stderr without %e)."""
 
 
 def read_statements(
@@ -47,14 +58,20 @@ class StatementReader:
     _processes: dict[str, str] = field(default_factory=dict)
     """The session of each process id; a reused process id means that the earlier session has ended."""
     _remembered: Remembered = field(default_factory=Remembered)
+    _beginnings: Beginnings = field(default_factory=Beginnings)
     _out: list[Statement] = field(default_factory=list)
 
     def read(self, row: LogRow) -> list[Statement]:
         """Read the next row; return the statements whose end it shows."""
         outcome = self._taken(row)
         self.counts.rows[outcome] += 1
-        if outcome is RowOutcome.OTHER_PROCESS and starts_server(row):
-            for key, session in [*self._sessions.items()]:
+        if outcome is RowOutcome.OTHER_PROCESS:
+            # Before a server shuts down its sessions have ended; if they have not when it starts, it has crashed.
+            has_crashed = starts_server(row)
+            for key, session in (
+                [*self._sessions.items()] if has_crashed or ends_server(row) else ()
+            ):
+                session.ends_unseen = has_crashed
                 self._ended(key, session, None)
         return self._given()
 
@@ -121,14 +138,14 @@ class StatementReader:
             lines = lines or Lines(0)
             lines.last += 1
         elif lines is None:
-            lines = Lines(row.line, row.line)
-        elif row.line <= lines.last:
-            if not lines.is_missing(row.line):
-                return lines, RowOutcome.DUPLICATE
-            lines.found(row.line)
-            return lines, RowOutcome.LATE
+            lines = Lines(row.line - 1, row.line)
+            self.counts.lost += self._beginnings.missing_before(row)
+            lines.take(row)
         else:
-            self.counts.lost += lines.missing_before(row.line)
+            outcome = lines.again(row)
+            if outcome is not None:
+                return lines, outcome
+            self.counts.lost += lines.take(row)
         if session is None:
             self._remembered.keep(row.session, lines)
         return lines, None
@@ -251,7 +268,7 @@ class StatementReader:
         if done.kind is Kind.FASTPATH:
             return Given(Act.QUERY, done.sql, unplayable="fastpath")
         if done.kind is Kind.STATEMENT:
-            return query_of(self._prepared_first(session, row, done.sql))
+            return query_of(prepared_first(session, row, done.sql))
         given = execution(session, row, done.sql, self.counts)
         act = Act.FETCH if done.kind is Kind.FETCH else Act.EXECUTE
         if is_ambiguous(done.sql):
@@ -269,21 +286,6 @@ class StatementReader:
             session.lines.last, row.place, given.act, due_us, given.sql, given.parameters,
             given.name, given.portal, given.unplayable,
         )  # fmt: skip
-
-    def _prepared_first(self, session: Session, row: LogRow, text: str) -> str:
-        """Return the text with the PREPARE from before the log, which the log shows with EXECUTE, in front."""
-        if session.is_from_beginning or len(session.prepared) >= _MOST_PREPARED:
-            return text
-        if "prepare" in text.lower():
-            session.prepared.add(text)
-        detail = row.detail or ""
-        if not detail.lower().startswith(_PREPARE):
-            return text
-        prepare = detail[len(_PREPARE) :]
-        if prepare in session.prepared or sql_text.understand(prepare).kinds != ("PrepareStmt",):
-            return text
-        session.prepared.add(prepare)
-        return f"{prepare.rstrip().rstrip(';')};\n{text}"
 
     def _duration(self, session: Session, row: LogRow, done: Logged) -> RowOutcome:
         draft = session.draft
@@ -312,6 +314,8 @@ class StatementReader:
             return
         if draft.act is Act.CONNECT:
             done_place = draft.place
+        elif session.ends_unseen and session.may_have_kept(draft):
+            draft.unplayable = draft.unplayable or NOT_ENDED
         elif duration_us is not None:
             self._durations += 1
         elif error is None and done_place is not None:
@@ -346,7 +350,7 @@ class StatementReader:
             return RowOutcome.NO_STATEMENT if row.user is not None else RowOutcome.OTHER_PROCESS
         session = session or self._session(row, lines)
         outcome = self._failed(session, row)
-        if row.message == _CANCELED and session.is_connected:
+        if row.message == CANCELED and session.is_connected:
             draft = Draft(
                 session.lines.last, row.place, Act.CANCEL, max(row.time_us, session.due_us)
             )
@@ -357,7 +361,7 @@ class StatementReader:
 
     def _failed(self, session: Session, row: LogRow) -> RowOutcome:
         session.shows_queries |= row.query is not None
-        code = row.sqlstate or UNKNOWN_SQLSTATE
+        code = sqlstate_of(row)
         draft = session.draft
         if draft is not None and draft.act is Act.CONNECT and row.severity == "FATAL":
             self._settle(session, None, error=code)
