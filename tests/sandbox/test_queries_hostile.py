@@ -76,6 +76,29 @@ def test_each_session_keeps_what_it_has_set(day: Day) -> None:
     expect_equal(day, "--max-connections", "1", rows=both)
 
 
+@pytest.mark.parametrize(
+    ("before", "texts"),
+    [
+        ("CREATE TABLE v (a int)", ["CREATE OR REPLACE TEMP VIEW v AS SELECT 42 AS a"]),
+        (
+            "CREATE SCHEMA b; CREATE TABLE b.v AS SELECT 42 AS a; CREATE TABLE v (a int)",
+            ["DO $$ BEGIN PERFORM set_config('search_path', 'b, public', false); END $$"],
+        ),
+    ],
+)
+def test_a_connection_that_cannot_be_made_again_is_kept(
+    day: Day, before: str, texts: list[str]
+) -> None:
+    day.before(before)
+    with day.client() as one, day.client() as two, day.client() as three:
+        one.run(*texts, "SELECT 1")
+        for n in range(3):
+            two.run(f"INSERT INTO t VALUES ({n}, 'two')")
+            three.run(f"INSERT INTO t VALUES ({n}, 'three')")
+            one.run("INSERT INTO t SELECT a, 'one' FROM v")
+    expect_equal(day, "--max-connections", "2")
+
+
 def test_several_transactions_of_one_text_and_chained_ones(day: Day) -> None:
     with day.client() as one:
         one.run("BEGIN", "INSERT INTO t VALUES (1, 'x')", "COMMIT AND CHAIN")

@@ -7,12 +7,13 @@ import pytest
 
 from playhead.pace import Pace
 from playhead.queries.filters import UNCLEAR, Filters
+from playhead.queries.flags import Flag
 from playhead.queries.gate import Role
 from playhead.queries.log import Log
 from playhead.queries.player import Player
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.settling import Settling
-from playhead.queries.tape import Flag, Tape, TapeWriter
+from playhead.queries.tape import Tape, TapeWriter
 from playhead.querylog.rows import LogRow, NotARow
 from playhead.querylog.shapes import read_row
 from playhead.querylog.sql import understand

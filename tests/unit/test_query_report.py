@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 
 from playhead.queries import report
+from playhead.queries.filters import Filters
+from playhead.queries.tape import TapeWriter
+from playhead.queries.workload import notes_of
+from playhead.querylog.counts import Counts
+from playhead.querylog.statement import Act, Statement
 
 
 @pytest.mark.parametrize(
@@ -29,3 +34,28 @@ def test_without_an_order_between_sessions_the_tables_can_differ(
         rules=SimpleNamespace(order=order),
     )
     assert report.verdict(outcome) == said
+
+
+@pytest.mark.parametrize(
+    ("users", "is_noted"), [(["me"], False), (["alice"], True), (["me", "alice"], True)]
+)
+def test_a_plan_names_users_that_are_not_the_one_of_the_target(
+    users: list[str], *, is_noted: bool
+) -> None:
+    given = [
+        Statement(f"a.{at}", 1, at, Act.QUERY, at, "SELECT 1", done_place=at, user=user)
+        for at, user in enumerate(users)
+    ]
+    reader = SimpleNamespace(counts=Counts())
+    workload: Any = SimpleNamespace(
+        tape=TapeWriter(Filters().reason, "commit").write(given),
+        skipped={},
+        log=SimpleNamespace(reader=reader, misplaced=0),
+    )
+    server: Any = SimpleNamespace(user="me", subscriptions=(), foreign_servers=(), is_standby=False)
+    notes = [note.text for note in notes_of(workload, "commit", server) if note.code == "one-user"]
+    assert (
+        notes
+        == [f"all sessions log in as me; on the source they were {', '.join(sorted(users))}"]
+        * is_noted
+    )

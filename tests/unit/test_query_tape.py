@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from playhead.queries.filters import Filters
+from playhead.queries.flags import Flag
 from playhead.queries.gate import Role
 from playhead.queries.outcome import Outcome
 from playhead.queries.sending import outcome_of
 from playhead.queries.settings import Settings, changes_of
 from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
-from playhead.queries.tape import FORCE, FORCED, Flag, Tape, TapeWriter
+from playhead.queries.tape import FORCE, FORCED, Tape, TapeWriter
 from playhead.queries.transactions import CUT, PERHAPS_KEPT, SEVERAL, TOO_MANY, row_line
 from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.rows import MOST_LINE
@@ -182,6 +183,16 @@ def test_an_error_outside_of_a_transaction_opens_none() -> None:
         ("CREATE TEMP TABLE t (a int)", Flag.STICKY, True),
         ("CREATE TEMP TABLE t (a int) ON COMMIT DROP", Flag.STICKY, False),
         ("SELECT temp FROM weather", Flag.STICKY, False),
+        ("CREATE OR REPLACE TEMP VIEW v AS SELECT 1", Flag.STICKY, True),
+        ("DO $$ BEGIN PERFORM set_config('a.b', 'x', false); END $$", Flag.STICKY, True),
+        ("DO $$ BEGIN PERFORM set_config('a.b', 'x', true); END $$", Flag.STICKY, False),
+        ("DO $$ BEGIN SET a.b = 'x'; END $$", Flag.STICKY, True),
+        ("DO $$ BEGIN EXECUTE 'SET a.b = 1'; END $$", Flag.STICKY, True),
+        ("DO $$ BEGIN SET LOCAL a.b = 'x'; END $$", Flag.STICKY, False),
+        ("DO $$ BEGIN UPDATE t SET a = 1; END $$", Flag.STICKY, False),
+        ("INSERT INTO t SELECT set_config('a.b', 'x', false)", Flag.STICKY, True),
+        ("SELECT set_config('a.b', 'x', false)", Flag.STICKY, False),
+        ("SET a.b = 'x'", Flag.STICKY, False),
         ("SELECT 1 -- vacuum", Flag.ALONE, False),
     ],
 )

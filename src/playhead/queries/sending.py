@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from playhead.queries.flags import Flag
 from playhead.queries.gate import Role
 from playhead.queries.outcome import Outcome
 from playhead.queries.session import Session
-from playhead.queries.tape import FORCE, FORCED, Flag, Step
+from playhead.queries.tape import FORCE, FORCED, Step
 from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.statement import Act
 from playhead.server import MarkTexts

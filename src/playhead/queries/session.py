@@ -4,10 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
+from playhead.queries.flags import Flag
 from playhead.queries.gate import Role
 from playhead.queries.outcome import NAMED, Outcome, Played
 from playhead.queries.settings import Settings
-from playhead.queries.tape import Flag, Step
+from playhead.queries.tape import Step
 from playhead.server import Link, LinkLost
 
 

@@ -32,11 +32,12 @@ class Change(NamedTuple):
 def changes_of(sql: SqlText, parameters: Sequence[str | None] | None) -> tuple[Change, ...]:
     """Return the changes that the statements of a text make in their session, as texts without parameters."""
     return tuple(
-        change for part in sql.parts if (change := _change(sql, part, parameters)) is not None
+        change for part in sql.parts if (change := change_of(sql, part, parameters)) is not None
     )
 
 
-def _change(sql: SqlText, part: Part, parameters: Sequence[str | None] | None) -> Change | None:
+def change_of(sql: SqlText, part: Part, parameters: Sequence[str | None] | None) -> Change | None:
+    """Return what one statement changes in its session; None for nothing, or if it does more than that."""
     text = sql.text[part.start : part.end].strip()
     first, second = (*part.words, "", "")[:2]
     if first == "SAVEPOINT" or (first in ("ROLLBACK", "ABORT") and "TO" in part.words[1:3]):

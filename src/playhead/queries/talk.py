@@ -7,10 +7,11 @@ from typing import Final
 
 from playhead.host.faults import abort_point
 from playhead.queries.connections import MS, Connections
+from playhead.queries.flags import Flag
 from playhead.queries.rules import PlayRules
 from playhead.queries.sending import to_send
 from playhead.queries.session import Doing, LostSession, Session
-from playhead.queries.tape import Flag, Tape
+from playhead.queries.tape import Tape
 from playhead.server import LinkLost
 
 _CANCEL_SOON_NS: Final = 200 * MS

@@ -10,17 +10,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from enum import IntFlag
 from typing import Final, NamedTuple
 
 from playhead.queries.column import Column
+from playhead.queries.flags import Flag, flags_of, has_text
 from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
 from playhead.queries.row_times import RowTimes
 from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape_texts import FiledTexts, HeldTexts, Texts
-from playhead.queries.transactions import Refuse, SessionOnTape, is_unread
+from playhead.queries.transactions import Refuse, SessionOnTape
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
 
@@ -31,38 +31,11 @@ FORCED: Final = "22P02"
 _ROLLBACK: Final = "ROLLBACK"
 _ACTS: Final = tuple(Act)
 _ACT_NUMBER: Final = {act: number for number, act in enumerate(_ACTS)}
-_STICKY: Final = re.compile(
-    r"\b(?:create|into)\s+(?:(?:local|global)\s+)?temp(?:orary)?\b(?!.*\bon\s+commit\s+drop\b)|\bpg_temp\b"
-    r"|\bpg_(?:try_)?advisory_lock|\bwith\s+hold\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_UNLOCKS: Final = re.compile(r"\bdiscard\b|unlock_all", re.IGNORECASE)
 _ESCAPES: Final = re.compile(
     r"standard_conforming_strings'?\s*(?:=|,|\bto\b)\s*'?(\w+)", re.IGNORECASE
 )
 _STRINGS: Final = "standard_conforming_strings"
 _OFF: Final = ("off", "of", "false", "no", "0", "f", "n")
-
-
-class Flag(IntFlag):
-    """Properties of a statement for its session and the server."""
-
-    WRITES = 1
-    """It may change something."""
-    ALONE = 2
-    """It cannot share a transaction with a mark."""
-    CONTROLS = 4
-    """It begins or ends a transaction."""
-    STANDS_IN = 8
-    """It failed on the source and cannot be played: a failing text is sent instead, so that its transaction fails."""
-    STICKY = 16
-    """It leaves state in its session that a new connection would lack."""
-    UNLOCKS = 32
-    """It may release the advisory locks of its session."""
-    FORCES = 64
-    """If it succeeds although it failed on the source, it is undone."""
-    WITHDRAWS = 128
-    """It cannot be played and ends a transaction that is partly played: the transaction is rolled back."""
 
 
 class Step(NamedTuple):
@@ -217,8 +190,8 @@ class TapeWriter:
         if not reason:
             tape.users.add(statement.user)
             tape.databases.add(statement.database)
-            tape.to_play += _has_text(statement)
-        writes = self._writes(statement.sql) if _has_text(statement) else False
+            tape.to_play += has_text(statement)
+        writes = self._writes(statement.sql) if has_text(statement) else False
         was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)
         self._number(statement, sql, session, role, read_to)
@@ -229,8 +202,8 @@ class TapeWriter:
         tape.session_of.append(session.number)
         tape.roles.append(ROLE_NUMBER[role])
         tape.reasons.append(self._word(reason))
-        flags, commit_at = _flags(statement, sql, writes=writes, was_open=was_open)
-        changes = changes_of(sql, statement.parameters) if _has_text(statement) else ()
+        flags, commit_at = flags_of(statement, sql, writes=writes, was_open=was_open)
+        changes = changes_of(sql, statement.parameters) if has_text(statement) else ()
         stored = marshal.dumps(
             (
                 session.number,
@@ -272,8 +245,8 @@ class TapeWriter:
     def _stand_in(
         self, statement: Statement, sql: SqlText, session: SessionOnTape, reason: str
     ) -> Flag:
-        """Return the flag for a text that is played instead of a statement of a transaction that cannot be played."""
-        if not reason or not session.is_open or session.left_out or not _has_text(statement):
+        """Say what is played instead of a statement of a transaction, if it cannot be played itself."""
+        if not reason or not session.is_open or session.left_out or not has_text(statement):
             return Flag(0)
         if statement.expected_error is not None and not sql.controls:
             return Flag.STANDS_IN  # It made its transaction fail on the source.
@@ -365,32 +338,9 @@ class TapeWriter:
 
     def _query(self, statement: Statement, *, escapes: bool) -> int:
         text = statement.act.value
-        if _has_text(statement):
+        if has_text(statement):
             text = without_values(statement.sql, escapes=escapes)
         number = self._query_numbers.setdefault(text, len(self._query_numbers))
         if number == len(self.tape.queries):
             self.tape.queries.append(text)
         return number
-
-
-def _has_text(statement: Statement) -> bool:
-    return statement.act in (Act.QUERY, Act.EXECUTE)
-
-
-def _flags(statement: Statement, sql: SqlText, *, writes: bool, was_open: bool) -> tuple[Flag, int]:
-    """Return the flags of a statement, and the position of the mark in its text."""
-    if not _has_text(statement):
-        return Flag(0), -1
-    commits = [part.start for part in sql.parts if part.keeps_changes]
-    is_alone = sql.runs_alone
-    has_run = statement.expected_error is not None and not is_unread(statement)
-    forces = has_run and (not is_alone or was_open) and not sql.controls
-    flags = (
-        (Flag.WRITES if writes else Flag(0))
-        | (Flag.ALONE if is_alone else Flag(0))
-        | (Flag.CONTROLS if sql.controls else Flag(0))
-        | (Flag.STICKY if _STICKY.search(sql.text) else Flag(0))
-        | (Flag.UNLOCKS if _UNLOCKS.search(sql.text) else Flag(0))
-        | (Flag.FORCES if forces else Flag(0))
-    )
-    return flags, commits[0] if len(commits) == 1 else -1

@@ -8,13 +8,13 @@ from itertools import islice
 from typing import Any, Final
 
 from playhead.queries.connections import MS
+from playhead.queries.flags import Flag
 from playhead.queries.gate import Role
 from playhead.queries.helper import Helper
 from playhead.queries.outcome import FORCED_ORDER, STATE_LOST, Outcome
 from playhead.queries.player import Player
 from playhead.queries.session import Doing, LostSession, Session
 from playhead.queries.sql_text import read_sql
-from playhead.queries.tape import Flag
 from playhead.queries.transactions import row_line
 
 _LOOK_EVERY_NS: Final = 20 * MS

@@ -63,7 +63,7 @@ def notes_of(
         text = f"{tape.uncertain_writes:,} writes outside of transactions have no end in the log: "
         yield Note("no-end", f"{text}set log_min_duration_statement = 0 to log the order")
     users = sorted(tape.users - {""})
-    if len(users) > 1:
+    if {*users} - {server.user}:
         text = (
             f"all sessions log in as {server.user}; on the source they were {', '.join(users[:5])}"
         )

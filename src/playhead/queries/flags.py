@@ -1,0 +1,84 @@
+"""What a statement means to its session and to the server, in flags that the player reads."""
+
+import re
+from enum import IntFlag
+from typing import Final
+
+from playhead.queries.settings import change_of
+from playhead.queries.sql_text import SqlText
+from playhead.queries.transactions import is_unread
+from playhead.querylog.statement import Act, Statement
+
+_STICKY: Final = re.compile(
+    r"\b(?:create(?:\s+or\s+replace)?|into)\s+(?:(?:local|global)\s+)?temp(?:orary)?\b"
+    r"(?!.*\bon\s+commit\s+drop\b)|\bpg_temp\b|\bpg_(?:try_)?advisory_lock|\bwith\s+hold\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNLOCKS: Final = re.compile(r"\bdiscard\b|unlock_all", re.IGNORECASE)
+_SETS: Final = re.compile(
+    r"\bset_config\b(?!\s*\([^()]*,\s*(?:true|'t(?:rue)?')\s*\))", re.IGNORECASE
+)
+"""A call that sets something for longer than the transaction."""
+_SETS_IN_BLOCK: Final = re.compile(
+    r"(?:;|\bbegin|\bthen|\belse|\bloop|['$])\s*(?:re)?set\s+(?!local\b|constraints\b|transaction\b)",
+    re.IGNORECASE,
+)
+"""SET as a statement of a block, or at the beginning of a text that it executes; not that of UPDATE."""
+
+
+class Flag(IntFlag):
+    """What a statement means to its session and to the server."""
+
+    WRITES = 1
+    """It may change something."""
+    ALONE = 2
+    """It cannot share a transaction with a mark."""
+    CONTROLS = 4
+    """It begins or ends a transaction."""
+    STANDS_IN = 8
+    """It failed on the source and cannot be played: what is sent instead fails, so that its transaction does."""
+    STICKY = 16
+    """It leaves something in its session that a new connection would not have."""
+    UNLOCKS = 32
+    """It may release the advisory locks of its session."""
+    FORCES = 64
+    """If it succeeds although it failed on the source, it is undone."""
+    WITHDRAWS = 128
+    """It cannot be played and ends a transaction, of which something may be played: all of it is rolled back."""
+
+
+def has_text(statement: Statement) -> bool:
+    """Whether it is a text that is sent."""
+    return statement.act in (Act.QUERY, Act.EXECUTE)
+
+
+def flags_of(
+    statement: Statement, sql: SqlText, *, writes: bool, was_open: bool
+) -> tuple[Flag, int]:
+    """Return the flags of a statement, and where a mark goes into its text."""
+    if not has_text(statement):
+        return Flag(0), -1
+    commits = [part.start for part in sql.parts if part.keeps_changes]
+    is_alone = sql.runs_alone
+    has_run = statement.expected_error is not None and not is_unread(statement)
+    forces = has_run and (not is_alone or was_open) and not sql.controls
+    flags = (
+        (Flag.WRITES if writes else Flag(0))
+        | (Flag.ALONE if is_alone else Flag(0))
+        | (Flag.CONTROLS if sql.controls else Flag(0))
+        | (Flag.STICKY if _STICKY.search(sql.text) or _sets_unseen(sql) else Flag(0))
+        | (Flag.UNLOCKS if _UNLOCKS.search(sql.text) else Flag(0))
+        | (Flag.FORCES if forces else Flag(0))
+    )
+    return flags, commits[0] if len(commits) == 1 else -1
+
+
+def _sets_unseen(sql: SqlText) -> bool:
+    """Whether it sets something that is not known as a change, so that a new connection would not get it."""
+    for part in sql.parts:
+        span = part.start, part.end
+        if _SETS.search(sql.text, *span) and change_of(sql, part, ()) is None:
+            return True
+        if part.begins_with("DO") and _SETS_IN_BLOCK.search(sql.text, *span):
+            return True
+    return False
