@@ -270,6 +270,31 @@ def test_records_are_counted_before_they_are_made():
     assert "2,147,483,647 entries" in reason
 
 
+def test_headers_are_counted_before_they_are_made():
+    """Two bytes of a header become some hundred; packed, millions of them are a few kilobytes."""
+    many = their_set([(0, b"k", b"v", [("", None)] * 2_000)])
+    sets, (reason,), _ = record_sets(many * 2, Bounds(entries=3_000))
+    assert [len(each.get("records", ())) for each in sets] == [1, 0]
+    assert "2,000 entries, where 998 more are read" in reason
+    assert sets[1]["undecoded"]["reason"] == reason
+
+
+def test_a_set_of_millions_of_headers_is_not_decoded():
+    body = b"\0\0\0\1\1" + as_varint(12_000_000) + b"\1\1" * 6_000_000
+    plain = as_varint(2 * len(body)) + body
+    head = struct.pack(">qiibIhiqqqhii", 0, 0, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
+    bomb = repacked(head[:8] + struct.pack(">i", 49 + len(plain)) + head[12:] + plain, 1)
+    assert len(bomb) < 20_000
+    tracemalloc.start()
+    try:
+        _, (reason,), _ = record_sets(bomb, Bounds())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "6,000,000 entries" in reason
+    assert most < 60 << 20
+
+
 def test_a_list_of_millions_of_small_things_is_refused():
     """Two bytes of a request become a hundred of memory."""
     body = (

@@ -32,7 +32,7 @@ class Bounds:
     """The sizes to which one request or response may still expand: a few bytes can mean gigabytes."""
 
     entries: int = 600_000
-    """Remaining number of records and list entries; each takes some hundred bytes of memory."""
+    """Records, headers, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
     unpacked_bytes: int = 128 << 20
 
     def take(self, entries: int) -> None:
@@ -104,7 +104,7 @@ def _set(view: memoryview, bounds: Bounds) -> Document:
         "maxTimestamp": str(most),
         "producerEpoch": epoch,
         "producerId": str(pid),
-        "records": _records(plain, count, is_control),
+        "records": _records(plain, count, bounds, is_control=is_control),
     }
     if attributes & _LOG_APPEND:
         for record in document["records"]:
@@ -126,7 +126,9 @@ def _attributes(attributes: int) -> list[str]:
     return [f"ATTRIBUTE_{named}", *(name for flag, name in _FLAGS.items() if attributes & flag)]
 
 
-def _records(data: bytes | memoryview, count: int, is_control: bool) -> list[Document]:
+def _records(
+    data: bytes | memoryview, count: int, bounds: Bounds, *, is_control: bool
+) -> list[Document]:
     found, at = [], 0
     data = bytes(data)
     for _ in range(count):
@@ -134,15 +136,15 @@ def _records(data: bytes | memoryview, count: int, is_control: bool) -> list[Doc
         end = at + size
         if size < 0 or end > len(data):
             raise Malformed("a record ends early")
-        found.append(_control(data, at) if is_control else _record(data, at))
+        found.append(_control(data, at, bounds) if is_control else _record(data, at, bounds))
         at = end
     if at != len(data):
         raise Malformed(f"{len(data) - at} bytes follow after {count} records")
     return found
 
 
-def _record(data: bytes, at: int) -> Document:
-    """Decode one record, whose lengths and deltas are zigzag varints."""
+def _record(data: bytes, at: int, bounds: Bounds) -> Document:
+    """One record: its lengths and deltas are numbers whose sign is their last bit."""
     record: Document = {}
     delta, at = _number(data, at + 1)
     if delta:
@@ -154,6 +156,7 @@ def _record(data: bytes, at: int) -> Document:
     at = _put(record, "value", data, at)
     count, at = _number(data, at)
     if count:
+        bounds.take(count)
         record["headers"] = headers = []
         for _ in range(count):
             header: Document = {}
@@ -163,9 +166,9 @@ def _record(data: bytes, at: int) -> Document:
     return record
 
 
-def _control(data: bytes, at: int) -> Document:
-    """Decode a control record: the key contains its type."""
-    marker = _record(data, at)
+def _control(data: bytes, at: int, bounds: Bounds) -> Document:
+    """A marker of a transaction: its kind, as Kafka writes it into the key."""
+    marker = _record(data, at, bounds)
     raw: Document = {
         name: marker[name] for name in ("timestampDelta", "offsetDelta") if name in marker
     }
