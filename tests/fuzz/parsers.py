@@ -10,6 +10,7 @@ import tempfile
 import tomllib
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,12 @@ from playhead.grammar.size import parse_size_bytes
 from playhead.host import networks
 from playhead.ingest.record_shape import RecordShape
 from playhead.ingest.udp_address import Address
+from playhead.kafka.admin import log_dirs, open_transactions
+from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.scram import NotScram, Scram
-from playhead.kafka.groups import offsets_csv
+from playhead.kafka.groups import consumer_offsets_topic, delete_offsets, offsets_csv
 from playhead.kafka.produce.console_lines import LineReader
+from playhead.kafka.read import log_heads
 from playhead.kafka.write.headers import HeaderRules
 from playhead.pace import Pace
 from playhead.plan import Plan
@@ -182,6 +186,48 @@ def _codec(data: bytes) -> None:
         assert codec == 0 or len(records_) <= 1 << 20, f"codec {codec} gave {len(records_)} bytes"
 
 
+def _broker_answer(data: bytes) -> None:
+    """An answer of a broker, as every request that we send ourselves reads it."""
+    for read in (
+        lambda fields: [*log_dirs.read_answer(fields, 1)],
+        lambda fields: [*open_transactions.read_answer(fields)],
+        delete_offsets.read_answer,
+        log_heads.read_answer,
+    ):
+        with suppress(PlayheadError):
+            read(Fields(data))
+    for is_key in (True, False):
+        found = consumer_offsets_topic.GroupLog()
+        with suppress(BadAnswer):
+            key, value = (data, None) if is_key else (b"\0\2\0\4team", data)
+            consumer_offsets_topic._take(found, "team", key, value, 1)
+    with suppress(BadAnswer):
+        list(log_heads.heads_in(data))
+
+
+def _broker_answers() -> list[bytes]:
+    named = b"\0\0\0\1\0\4laps\0\0\0\1"
+    return [
+        bytes(4) + b"\0\0\0\1" + b"\0\0\0\2/d" + named + bytes(21),
+        b"\0" + bytes(4) + b"\2\5laps\2" + bytes(6) + b"\1\2" + bytes(34) + b"\0\0\0",
+        bytes(6) + named + bytes(6),
+        bytes(10)
+        + named
+        + bytes(6)
+        + bytes(24)
+        + bytes(4)
+        + b"\0\0\0\x48"
+        + kafka_bytes.set_of(b""),
+        b"\0\4\x09consumer\0\0\0\1\6range\2m"
+        + bytes(8)
+        + b"\2\2m\2i\2c\2h"
+        + bytes(8)
+        + b"\2s\2a\0",
+        b"\0\1\0\4team\0\4laps\0\0\0\3",
+        kafka_bytes.set_of(b"a", b"b") + kafka_bytes.set_of(b"c"),
+    ]
+
+
 def _challenge(data: bytes) -> None:
     login = Scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
     login.first()
@@ -270,6 +316,7 @@ PARSERS = {
     "archive-json": Parser(_rows(JsonCodec()), [_ROW, *_poison("archive")], _ARCHIVE_ERRORS),
     "avro": Parser(_avro, [b"\x02a\x00\x02\x01\x00", b"\x06abc\x02\x04\x02\x00\x04ab\x00"], _SCHEMA_ERRORS),
     "avro-schema": Parser(_text(_avro_schema), [json.dumps(_CAR).encode(), *_poison("schema")], _SCHEMA_ERRORS),
+    "broker-answer": Parser(_broker_answer, _broker_answers(), (BadAnswer,)),
     "capture-codecs": Parser(_codec, [gzip.compress(b"x" * 99), zlib.compress(b"y"), b"\x05\x10hello"]),
     "capture-frames": Parser(
         lambda data: list(frames.Framer().take(data)), [frames.framed(b"abc") * 3], (frames.NotKafka,)

@@ -23,6 +23,7 @@ from playhead.config.guards import Guard
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka.admin import topics
+from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused, Need, NotAllowed, needing
@@ -229,4 +230,4 @@ def test_a_server_that_is_no_broker_is_told_apart(registry) -> None:  # type: ig
         closing(Wire(KafkaConnection(address), address, timeout_s=5)) as wire,
         pytest.raises(BrokerUnavailable),
     ):
-        wire.ask(35, 1, b"\xff\xff\xff\xff")
+        wire.ask(35, 1, b"\xff\xff\xff\xff", Fields.int32)

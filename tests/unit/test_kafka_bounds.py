@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import offsets
 from playhead.kafka.admin import open_transactions as module
-from playhead.kafka.admin.broker_socket import Fields
+from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.offsets import Described, LogChanged, bounds_of
 from playhead.kafka.admin.open_transactions import read_answer, request_of
 from playhead.source import Bounds, TopicPartition

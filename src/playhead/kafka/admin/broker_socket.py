@@ -6,15 +6,18 @@ import ssl
 import struct
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
+from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.admin.scram import HASHES, NotScram, Scram
 
+T = TypeVar("T")
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _CLIENT = b"playhead"
 _MOST_BYTES = 64 << 20
@@ -48,22 +51,24 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, api: int, version: int, body: bytes) -> bytes:
-        """Send one request and return the body of its answer."""
+    def ask(self, api: int, version: int, body: bytes, read: Callable[[Fields], T]) -> T:
+        """Send one request and return what `read` makes of its answer."""
         self._deadline = time.monotonic() + self._timeout_s
         with self._translated():
-            return self._ask(api, version, body)
+            return read(Fields(self._ask(api, version, body)))
 
-    def ask_all(self, api: int, version: int, bodies: Sequence[bytes]) -> list[bytes]:
-        """Send several requests before reading the first answer; return all answers."""
+    def ask_all(
+        self, api: int, version: int, bodies: Sequence[bytes], read: Callable[[Fields], T]
+    ) -> list[T]:
+        """Send several requests before reading the first answer; return what `read` makes of each."""
         with self._translated():
-            first, answers = self._correlation + 1, list[bytes]()
+            first, answers = self._correlation + 1, list[T]()
             self._deadline = time.monotonic() + self._timeout_s
             self._wait_at_most()
             self._socket.sendall(b"".join(self._request(api, version, each) for each in bodies))
             for number in range(len(bodies)):
                 self._deadline = time.monotonic() + self._timeout_s
-                answers.append(self._answer(first + number))
+                answers.append(read(Fields(self._answer(first + number))))
             return answers
 
     def _ask(self, api: int, version: int, body: bytes) -> bytes:
@@ -109,7 +114,7 @@ class Wire:
         try:
             yield
         # A cluster may advertise impossible hosts and ports.
-        except (OSError, struct.error, ValueError, OverflowError) as exc:
+        except (BadAnswer, OSError, struct.error, ValueError, OverflowError) as exc:
             waited_s = round(time.monotonic() - began, 1)
             reason = str(exc) or type(exc).__name__
             raise BrokerUnavailable(self._address, waited_s=waited_s, reason=reason) from exc
@@ -119,8 +124,7 @@ class Wire:
     def _log_in(self) -> None:
         need_login(self._connection, needed_for=f"a direct request to {self._address}")
         mechanism = self._connection.mechanism or ""
-        answer = self._ask(_HANDSHAKE, 1, text(mechanism))
-        if struct.unpack(">h", answer[:2])[0]:
+        if Fields(self._ask(_HANDSHAKE, 1, text(mechanism))).int16():
             raise KafkaRefused("logging in", reason=f"the broker does not support {mechanism}")
         user, password = self._connection.username or "", self._connection.password or ""
         if mechanism == "PLAIN":
@@ -188,61 +192,3 @@ def text(value: str) -> bytes:
 def array(items: Sequence[bytes]) -> bytes:
     """Encode an array of encoded fields."""
     return struct.pack(">i", len(items)) + b"".join(items)
-
-
-class Fields:
-    """Decodes the fields of an answer, one after the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def _take(self, form: str) -> int:
-        (value,) = struct.unpack_from(form, self._data, self._at)
-        self._at += struct.calcsize(form)
-        return int(value)
-
-    def int16(self) -> int:
-        return self._take(">h")
-
-    def int32(self) -> int:
-        return self._take(">i")
-
-    def int64(self) -> int:
-        return self._take(">q")
-
-    def is_true(self) -> bool:
-        return self._take(">b") != 0
-
-    def text(self) -> str:
-        size = self.int16()
-        return self._cut(size).decode() if size >= 0 else ""
-
-    def count(self) -> int:
-        """Of a flexible answer: how many items or bytes follow; of null none."""
-        return max(0, self._varint() - 1)
-
-    def compact_text(self) -> str:
-        return self._cut(self.count()).decode()
-
-    def skip_tags(self) -> None:
-        """What later versions say beside the fields."""
-        for _ in range(self._varint()):
-            self._varint()
-            self._cut(self._varint())
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._take(">B")
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def bytes_(self) -> bytes:
-        size = self.int32()
-        return self._cut(size) if size >= 0 else b""
-
-    def _cut(self, size: int) -> bytes:
-        self._at += size
-        return self._data[self._at - size : self._at]

@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin.broker_socket import Fields, Wire, array, text
+from playhead.kafka.admin.answer_fields import Fields
+from playhead.kafka.admin.broker_socket import Wire, array, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import Described
@@ -57,7 +58,7 @@ def sizes(
     for number, broker in sorted(found.brokers.items()):
         address = f"{broker.host}:{broker.port}"
         with needing(Need("Describe", "cluster")):
-            held += _read(_answer(connection, address, body, admin.timeout_s), number)
+            held += _asked(connection, (number, address), body, admin.timeout_s)
     return sorted(held, key=lambda each: (each.topic, each.partition, each.broker, each.log_dir))
 
 
@@ -71,19 +72,21 @@ def sizes_at_leaders(
             led.setdefault(leader, {}).setdefault(topic, []).append(partition)
     found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
     try:
-        for (number, address), partitions in led.items():
-            answer = _answer(connection, address, _request(partitions), _LEADER_WITHIN_S)
-            for each in _read(answer, number):
-                if not each.is_future:
+        for leader, partitions in led.items():
+            for each in _asked(connection, leader, _request(partitions), _LEADER_WITHIN_S):
+                if not each.is_future and each.topic in found:
                     found[each.topic][each.partition] = each.size_bytes
     except PlayheadError:  # Any error: the sizes are not essential.
         return {topic: {} for topic in topics}
     return found
 
 
-def _answer(connection: KafkaConnection, address: str, body: bytes, timeout_s: float) -> bytes:
+def _asked(
+    connection: KafkaConnection, broker: tuple[int, str], body: bytes, timeout_s: float
+) -> list[ReplicaSize]:
+    number, address = broker
     with closing(Wire(connection, address, timeout_s=timeout_s)) as wire:
-        return wire.ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
+        return wire.ask(_DESCRIBE_LOG_DIRS, _VERSION, body, lambda it: [*read_answer(it, number)])
 
 
 def _request(partitions: dict[str, list[int]] | None) -> bytes:
@@ -97,10 +100,10 @@ def _request(partitions: dict[str, list[int]] | None) -> bytes:
     return array(list(topics))
 
 
-def _read(answer: bytes, broker: int) -> Iterator[ReplicaSize]:
-    fields = Fields(answer)
+def read_answer(fields: Fields, broker: int) -> Iterator[ReplicaSize]:
+    """Return the replicas of all directories of a broker."""
     fields.int32()  # The broker's throttle time.
-    directories = fields.int32()
+    directories = fields.length()
     if not directories:
         # No directories: version 1 reports missing authorization in this way.
         error = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
@@ -113,8 +116,8 @@ def _read(answer: bytes, broker: int) -> Iterator[ReplicaSize]:
 
 
 def _replicas(fields: Fields, broker: int, log_dir: str) -> Iterator[ReplicaSize]:
-    for _ in range(fields.int32()):
+    for _ in range(fields.length()):
         topic = fields.text()
-        for _ in range(fields.int32()):
+        for _ in range(fields.length()):
             partition, size_bytes, lag = fields.int32(), fields.int64(), fields.int64()
             yield ReplicaSize(topic, partition, broker, log_dir, size_bytes, lag, fields.is_true())

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin.broker_socket import Fields, Wire
+from playhead.kafka.admin.answer_fields import Fields
+from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import refused
 from playhead.kafka.admin.offsets import Described, describe_those, stable_ends
@@ -58,8 +59,10 @@ def _first_open(
 ) -> Iterator[tuple[TopicPartition, int]]:
     """Of each partition with an open transaction the offset at which the first of them began."""
     with closing(Wire(connection, address, timeout_s=_WITHIN_S)) as wire:
-        fields = Fields(wire.ask(_DESCRIBE_PRODUCERS, _VERSION, request_of(places)))
-    for place, starts in read_answer(fields):
+        found = wire.ask(
+            _DESCRIBE_PRODUCERS, _VERSION, request_of(places), lambda it: [*read_answer(it)]
+        )
+    for place, starts in found:
         if starts:
             yield place, min(starts)
 

@@ -5,7 +5,6 @@ Only the newest records of the group's partition are read, within limits of offs
 not contain a value or may not be read, it is unknown.
 """
 
-import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
+from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import bounds_of, describe_those
 from playhead.kafka.read.consumer import PartitionConsumer
@@ -61,10 +61,10 @@ def read_log(admin: Admin, connection: KafkaConnection, group: str) -> GroupLog:
         if start < held.stable_end:
             for key, value, timestamp_ms in _records(connection, place, start, held.stable_end):
                 _take(found, group, key, value, timestamp_ms)
+    except BadAnswer:
+        found.reason = f"{TOPIC} holds records of an unknown form"
     except PlayheadError as exc:
         found.reason = str(exc)
-    except (struct.error, IndexError, UnicodeDecodeError):
-        found.reason = f"{TOPIC} holds records of an unknown form"
     return found
 
 
@@ -91,89 +91,44 @@ def _take(
 ) -> None:
     if key is None:
         return
-    reading = _Reading(key)
-    kind = reading.number(">h")
-    if kind in _COMMIT_KEYS and reading.text() == group:
-        place = (reading.text() or "", reading.number(">i"))
+    fields = Fields(key)
+    kind = fields.int16()
+    if kind in _COMMIT_KEYS and fields.text() == group:
+        place = (fields.text(), fields.int32())
         if value is None:
             found.committed_ms.pop(place, None)
         else:
             found.committed_ms[place] = timestamp_ms
-    elif kind == _GROUP_KEY and reading.text() == group:
+    elif kind == _GROUP_KEY and fields.text() == group:
         found.session_ms = dict(_sessions(value)) if value is not None else {}
 
 
 def _sessions(value: bytes) -> Iterator[tuple[str, int]]:
     """Return the members of a classic group's record, with their session lengths."""
-    reading = _Reading(value)
-    version = reading.number(">h")
-    reading.is_compact = version >= _FLEXIBLE_SINCE
-    reading.text()  # protocol type
-    reading.number(">i")  # generation
-    reading.text()  # protocol
-    reading.text()  # leader
+    fields = Fields(value)
+    version = fields.int16()
+    is_compact = version >= _FLEXIBLE_SINCE
+    text = fields.compact_text if is_compact else fields.text
+    skip = fields.compact_bytes if is_compact else fields.bytes_
+    text()  # protocol type
+    fields.int32()  # generation
+    text()  # protocol
+    text()  # leader
     if version >= 2:
-        reading.number(">q")  # The time of the present state.
-    for _ in range(reading.count()):
-        member = reading.text() or ""
+        fields.int64()  # The time of the present state.
+    for _ in range(fields.count() if is_compact else fields.length()):
+        member = text()
         if version >= 3:
-            reading.text()  # instance
-        reading.text()  # client
-        reading.text()  # host
+            text()  # instance
+        text()  # client
+        text()  # host
         if version >= 1:
-            reading.number(">i")  # rebalance timeout
-        yield member, reading.number(">i")
-        reading.skip()  # subscription
-        reading.skip()  # assignment
-        reading.skip_tags()
-
-
-class _Reading:
-    """Decodes Kafka's fields from left to right."""
-
-    def __init__(self, held: bytes) -> None:
-        self._held, self._at = held, 0
-        self.is_compact = False
-
-    def number(self, form: str) -> int:
-        (found,) = struct.unpack_from(form, self._held, self._at)
-        self._at += struct.calcsize(form)
-        return int(found)
-
-    def text(self) -> str | None:
-        length = self._varint() - 1 if self.is_compact else self.number(">h")
-        found = self._bytes(length)
-        return None if found is None else found.decode()
-
-    def count(self) -> int:
-        return self._varint() - 1 if self.is_compact else self.number(">i")
-
-    def skip(self) -> None:
-        self._bytes(self.count())
-
-    def skip_tags(self) -> None:
-        if self.is_compact:
-            for _ in range(self._varint()):
-                self._varint()
-                self._bytes(self._varint())
-
-    def _bytes(self, length: int) -> bytes | None:
-        if length < 0:
-            return None
-        if self._at + length > len(self._held):
-            raise IndexError("a record ends early")
-        self._at += length
-        return self._held[self._at - length : self._at]
-
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self._held[self._at]
-            self._at += 1
-            found |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return found
-            shift += 7
+            fields.int32()  # rebalance timeout
+        yield member, fields.int32()
+        skip()  # subscription
+        skip()  # assignment
+        if is_compact:
+            fields.skip_tags()
 
 
 def session_of(

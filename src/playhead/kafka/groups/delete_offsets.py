@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import wait_until
-from playhead.kafka.admin.broker_socket import Fields, Wire, array, text
+from playhead.kafka.admin.answer_fields import Fields
+from playhead.kafka.admin.broker_socket import Wire, array, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Meaning, meaning_of
 from playhead.kafka.groups.describe import described
@@ -29,11 +30,7 @@ def forget(
         if coordinator is None:
             return None
         with closing(Wire(connection, coordinator, timeout_s=admin.timeout_s)) as wire:
-            answer = wire.ask(_OFFSET_DELETE, _VERSION, request)
-        try:
-            code, codes = _answer(Fields(answer))
-        except struct.error as exc:
-            raise KafkaException(KafkaError(KafkaError._BAD_MSG)) from exc
+            code, codes = wire.ask(_OFFSET_DELETE, _VERSION, request, read_answer)
         # The group may move to another coordinator between the two requests.
         return None if meaning_of(KafkaError(code)) is Meaning.NOT_READY else (code, codes)
 
@@ -55,14 +52,14 @@ def _request(group: str, places: Sequence[TopicPartition]) -> bytes:
     return text(group) + array(list(named))
 
 
-def _answer(fields: Fields) -> tuple[int, dict[TopicPartition, int]]:
+def read_answer(fields: Fields) -> tuple[int, dict[TopicPartition, int]]:
     """Return the error of the whole request, and that of each partition."""
     code = fields.int16()
     fields.int32()  # The throttle time.
     codes: dict[TopicPartition, int] = {}
-    for _ in range(fields.int32()):
+    for _ in range(fields.length()):
         topic = fields.text()
-        for _ in range(fields.int32()):
+        for _ in range(fields.length()):
             number = fields.int32()
             codes[topic, number] = fields.int16()
     return code, codes

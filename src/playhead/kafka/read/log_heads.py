@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin.broker_socket import Fields, Wire, text
+from playhead.kafka.admin.answer_fields import BadAnswer, Fields
+from playhead.kafka.admin.broker_socket import Wire, text
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Need, needing, refused
 from playhead.kafka.admin.offsets import describe
@@ -26,7 +27,8 @@ _AT_ONCE = 32
 _HEAD = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_BYTES, _MAGIC_AT, _CURRENT = 12, 16, 2
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
-_ABORT = b"\0\0"
+_LEAST_OLD_BYTES, _MARKER_BYTES = 26, 64
+_ABORT = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +89,22 @@ class LogHeads:
         found: list[Heads] = []
         for start in range(0, len(offsets), _AT_ONCE):
             bodies = [_request(place, at, most_bytes) for at in offsets[start : start + _AT_ONCE]]
-            found += [self._heads(place, answer) for answer in self._asked(place, bodies)]
+            found += [self._heads(place, *answer) for answer in self._asked(place, bodies)]
         return found
 
-    def _asked(self, place: TopicPartition, bodies: Sequence[bytes]) -> list[bytes]:
+    def _asked(self, place: TopicPartition, bodies: Sequence[bytes]) -> "list[Answer]":
         address = self._leader(place)
         wire = self._wires.get(address)
         if wire is not None:
             try:
-                return wire.ask_all(_FETCH, _VERSION, bodies)
+                return wire.ask_all(_FETCH, _VERSION, bodies, read_answer)
             except BrokerUnavailable:
                 # An idle connection may have been closed; try a new one.
                 self._let_go(address)
         try:
             wire = Wire(self._connection, address, timeout_s=self._timeout_s)
             self._wires[address] = wire
-            return wire.ask_all(_FETCH, _VERSION, bodies)
+            return wire.ask_all(_FETCH, _VERSION, bodies, read_answer)
         except BrokerUnavailable:
             self._let_go(address)
             self._leaders.clear()
@@ -123,8 +125,7 @@ class LogHeads:
             raise self._away(place, "it has no leader")
         return self._leaders[place]
 
-    def _heads(self, place: TopicPartition, answer: bytes) -> Heads:
-        code, aborted, data = _unpacked(answer)
+    def _heads(self, place: TopicPartition, code: int, found: Heads) -> Heads:
         if code == _OUT_OF_BOUNDS:
             return Heads((), is_gone=True)
         if code in _MOVED:
@@ -133,7 +134,7 @@ class LogHeads:
         if code:
             with needing(Need("Read", "topic", place[0])):
                 raise refused(KafkaError(code), f"reading the log of {place[0]}:{place[1]}")
-        return Heads(tuple(heads_in(data)), aborted)
+        return found
 
     def _away(self, place: TopicPartition, reason: str) -> BrokerUnavailable:
         servers = self._connection.bootstrap_servers or ""
@@ -162,24 +163,27 @@ def _request(place: TopicPartition, offset: int, most_bytes: int) -> bytes:
     )
 
 
-def _unpacked(answer: bytes) -> tuple[int, tuple[tuple[int, int], ...], bytes]:
-    """Parse an answer about one partition: error, aborted transactions, record batches."""
-    fields = Fields(answer)
+Answer = tuple[int, Heads]
+"""Of one partition: the error, and the record batches."""
+
+
+def read_answer(fields: Fields) -> Answer:
+    """Parse an answer about one partition."""
     fields.int32()  # The broker's throttle time.
     code = fields.int16()
     fields.int32()
-    if code or fields.int32() != 1:
-        return code or -1, (), b""
+    if code or fields.length() != 1:
+        return code or -1, Heads(())
     fields.text()
-    if fields.int32() != 1:
-        return -1, (), b""
+    if fields.length() != 1:
+        return -1, Heads(())
     fields.int32()
     code = fields.int16()
     for _ in range(3):
         fields.int64()  # The partition's bounds.
-    count = max(0, fields.int32())
+    count = fields.length(least=16)
     aborted = tuple((fields.int64(), fields.int64()) for _ in range(count))
-    return code, aborted, fields.bytes_()
+    return code, Heads(tuple(heads_in(fields.bytes_())), aborted)
 
 
 def heads_in(data: bytes) -> Iterator[Head]:
@@ -188,34 +192,35 @@ def heads_in(data: bytes) -> Iterator[Head]:
     while len(data) - at > _MAGIC_AT:
         first, length = struct.unpack_from(">qi", data, at)
         end = at + _LENGTH_BYTES + length
-        if length <= 0 or end > len(data):
+        if end > len(data):
             return
-        if data[at + _MAGIC_AT] != _CURRENT:
-            # From before 0.11: one record, or several of which only the last offset is visible.
-            yield Head(first, first + 1, 1)
-        else:
-            yield _head(data, at)
+        is_current = data[at + _MAGIC_AT] == _CURRENT
+        if end - at < (_HEAD.size if is_current else _LEAST_OLD_BYTES):
+            raise BadAnswer(f"a record batch of {length:,} bytes")
+        # From before 0.11: one record, or several of which only the last offset is visible.
+        yield _head(data, at, end) if is_current else Head(first, first + 1, 1)
         at = end
 
 
-def _head(data: bytes, at: int) -> Head:
+def _head(data: bytes, at: int, end: int) -> Head:
     found = _HEAD.unpack_from(data, at)
     first, attributes, last, producer, count = found[0], found[5], found[6], found[9], found[12]
+    if last < 0 or count < 0:
+        raise BadAnswer(f"a record batch of {count:,} records up to {last:,}")
     is_marker = bool(attributes & _CONTROL)
-    is_abort = is_marker and _is_abort(data, at + _HEAD.size)
+    # Compaction can leave a batch without records.
+    is_abort = is_marker and count > 0 and _is_abort(data[at + _HEAD.size : end][:_MARKER_BYTES])
     is_transactional = bool(attributes & _TRANSACTIONAL)
     return Head(first, first + last + 1, count, producer, is_transactional, is_marker, is_abort)
 
 
-def _is_abort(data: bytes, at: int) -> bool:
+def _is_abort(record: bytes) -> bool:
     """Return whether a marker aborts: its kind is in the key of its one record."""
-    at = _after_number(data, at) + 1
-    for _ in range(3):
-        at = _after_number(data, at)
-    return data[at + 2 : at + 4] == _ABORT
-
-
-def _after_number(data: bytes, at: int) -> int:
-    while data[at] & 0x80:
-        at += 1
-    return at + 1
+    fields = Fields(record)
+    fields.skip_signed()  # the length of the record
+    fields.is_true()  # its attributes
+    fields.skip_signed(bits=64)  # its time
+    fields.skip_signed()  # its offset
+    fields.skip_signed()  # the length of the key
+    fields.int16()  # the key's version
+    return fields.int16() == _ABORT

@@ -1,0 +1,222 @@
+"""Answers of a broker that do not have the protocol's form are an error of ours, whatever they are."""
+
+import struct
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import BrokerUnavailable
+from playhead.kafka.admin import log_dirs, open_transactions
+from playhead.kafka.admin.answer_fields import BadAnswer, Fields
+from playhead.kafka.admin.broker_socket import Wire, text
+from playhead.kafka.groups import consumer_offsets_topic, delete_offsets
+from playhead.kafka.read import log_heads
+from playhead.kafka.read.log_heads import heads_in
+from playhead.source import Bounds
+from tests.scripted_broker import ScriptedBroker
+
+_PLACE = ("laps", 0)
+_BATCH = struct.Struct(">qiibIhiqqqhii")
+
+
+def _int32(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [
+        (b"\0", Fields.int16),
+        (b"", Fields.is_true),
+        (struct.pack(">h", 5) + b"abc", Fields.text),
+        (struct.pack(">h", -2), Fields.text),
+        (struct.pack(">h", 1) + b"\xff", Fields.text),
+        (b"\x02\xff", Fields.compact_text),
+        (b"\x05abc", Fields.compact_text),
+        (_int32(4) + b"abc", Fields.bytes_),
+        (_int32(-7), Fields.bytes_),
+        (_int32(9) + b"12345678", Fields.length),
+        (_int32(-2), Fields.length),
+        (b"\x0a12345678", Fields.count),
+        (b"\xff" * 4 + b"\x7f", Fields.count),
+        (b"\x80" * 5 + b"\x01", Fields.count),
+        (b"\x80" * 3, Fields.count),
+        (b"\xe9\x07" + b"\0\0" * 1_001, Fields.skip_tags),
+        (b"\x01\0\x05abc", Fields.skip_tags),
+        (b"\xff" * 700_000, Fields.skip_tags),
+    ],
+)
+def test_what_does_not_fit_is_one_error(data: bytes, read: Callable[[Fields], object]) -> None:
+    began = time.monotonic()
+    with pytest.raises(BadAnswer):
+        read(Fields(data))
+    assert time.monotonic() - began < 2
+
+
+def test_what_fits_is_read() -> None:
+    fields = Fields(struct.pack(">h", -1) + b"\0\x03ab" + _int32(-1) + b"\xff\xff\xff\xff\x0f")
+    assert (fields.text(), fields.count(), fields.compact_text()) == ("", 0, "ab")
+    assert (fields.bytes_(), fields.unsigned()) == (b"", (1 << 32) - 1)
+    assert Fields(_int32(2) + b"\0" * 32).length(least=16) == 2
+
+
+def _head(*, length: int = 49, last: int = 0, count: int = 1, attributes: int = 0) -> bytes:
+    return _BATCH.pack(7, length, 0, 2, 0, attributes, last, 1, 1, -1, -1, -1, count)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _head(length=40),  # smaller than its own head
+        _head(length=-1),
+        _head(length=0),
+        _head(last=-9),
+        _head(count=-1),
+        _head(attributes=0x20),  # a marker without its record
+        _head(length=57, attributes=0x20) + b"\xff" * 8,
+        b"\0" * 8 + _int32(5) + b"\0" * 5,
+    ],
+)
+def test_record_batches_that_cannot_be_are_an_error(data: bytes) -> None:
+    with pytest.raises(BadAnswer):
+        list(heads_in(data))
+
+
+def test_a_marker_whose_record_was_compacted_away_is_none_that_aborts() -> None:
+    (head,) = heads_in(_head(attributes=0x30, count=0))
+    assert (head.is_marker, head.is_abort) == (True, False)
+
+
+_NOT_TEXT = struct.pack(">h", 2) + b"\xff\xfe"
+_MANY = _int32(0x7FFFFFFF)
+
+
+def _sizes(connection: KafkaConnection, place: str) -> None:
+    log_dirs._asked(connection, (1, place), b"", 5)
+
+
+def _producers(connection: KafkaConnection, place: str) -> None:
+    list(open_transactions._first_open(connection, place, [_PLACE]))
+
+
+def _batches(connection: KafkaConnection, place: str) -> None:
+    with closing(log_heads.LogHeads(connection, timeout_s=5)) as heads:
+        heads._leaders[_PLACE] = place
+        heads.look(_PLACE, [0], most_bytes=1 << 20)
+
+
+def _deleted(connection: KafkaConnection, place: str) -> None:
+    with closing(Wire(connection, place, timeout_s=5)) as wire:
+        wire.ask(47, 0, b"", delete_offsets.read_answer)
+
+
+_BAD = [
+    *((ask, b"") for ask in (_sizes, _producers, _batches, _deleted)),
+    (_sizes, _int32(0) + _MANY),
+    (_sizes, _int32(0) + _int32(1) + b"\0\0" + _NOT_TEXT),
+    (_producers, b"\xff" * 700_000),
+    (_producers, b"\0" + _int32(0) + b"\xff" * 700_000),
+    (_producers, b"\0" + _int32(0) + b"\x02\x03\xff\xfe"),
+    (_batches, _int32(0) + b"\0\0" + _int32(0) + _int32(1) + _NOT_TEXT),
+    (_batches, _int32(0) + b"\0\0" + _int32(0) + _int32(1) + text("laps") + _int32(1)
+        + bytes(30) + _MANY),
+    (_deleted, b"\0\0" + _int32(0) + _MANY),
+    (_deleted, b"\0\0" + _int32(0) + _int32(1) + _NOT_TEXT),
+]  # fmt: skip
+
+
+@pytest.fixture
+def broker() -> Any:
+    opened: list[ScriptedBroker] = []
+
+    def start(body: bytes) -> str:
+        def answer(_api: int, _version: int, correlation: int, _frame: bytes) -> bytes:
+            return _int32(len(body) + 4) + _int32(correlation) + body
+
+        opened.append(ScriptedBroker(answer))
+        return opened[-1].place
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+@pytest.mark.parametrize(("ask", "body"), _BAD)
+def test_whoever_asks_a_broker_gets_an_error_that_names_it(
+    broker: Callable[[bytes], str], ask: Callable[[KafkaConnection, str], None], body: bytes
+) -> None:
+    place = broker(body)
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailable, match=place):
+        ask(KafkaConnection(place), place)
+    assert time.monotonic() - began < 5
+
+
+def test_a_plan_looks_again_where_a_leader_answers_nonsense(
+    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = broker(b"\0" + _int32(0) + b"\x02\x03\xff\xff\x01\0\0")
+    monkeypatch.setattr(open_transactions, "describe_those", lambda *_: {"laps": _Described(place)})
+    monkeypatch.setattr(open_transactions, "stable_ends", lambda *_: {_PLACE: 3})
+    found = open_transactions.open_transactions(
+        None,
+        KafkaConnection(place),
+        {_PLACE: Bounds(0, 3, 5)},  # type: ignore[arg-type]
+    )
+    assert found == {_PLACE}
+
+
+class _Described:
+    def __init__(self, place: str) -> None:
+        self.leaders = {0: (1, place)}
+
+
+def test_sizes_of_what_was_not_asked_for_are_no_concern(
+    broker: Callable[[bytes], str],
+) -> None:
+    replica = struct.pack(">iqq", 0, 9, 0) + b"\0"
+    other = text("other") + _int32(1) + replica
+    directory = struct.pack(">h", 0) + text("/d") + _int32(2)
+    place = broker(_int32(0) + _int32(1) + directory + other + text("laps") + _int32(1) + replica)
+    described = {"laps": _Described(place)}
+    assert log_dirs.sizes_at_leaders(KafkaConnection(place), described) == {"laps": {0: 9}}  # type: ignore[arg-type]
+
+
+def _group_value(*, version: int) -> bytes:
+    """A classic group with one member, as the broker writes it into its own topic."""
+    is_compact = version >= 4
+
+    def word(value: str) -> bytes:
+        return bytes([len(value) + 1]) + value.encode() if is_compact else text(value)
+
+    def held(value: bytes) -> bytes:
+        return (bytes([len(value) + 1]) if is_compact else _int32(len(value))) + value
+
+    member = word("m-1") + word("i") + word("c") + word("/h") + struct.pack(">ii", 5, 45_000)
+    member += held(b"sub") + held(b"ass") + (b"\0" if is_compact else b"")
+    head = struct.pack(">h", version) + word("consumer") + _int32(1) + word("range") + word("m-1")
+    count = b"\x02" if is_compact else _int32(1)
+    return head + struct.pack(">q", 8) + count + member + (b"\0" if is_compact else b"")
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_groups_own_topic_is_read_in_both_forms(version: int) -> None:
+    found = consumer_offsets_topic.GroupLog()
+    key = struct.pack(">h", 2) + text("team")
+    consumer_offsets_topic._take(found, "team", key, _group_value(version=version), 1)
+    assert found.session_ms == {"m-1": 45_000}
+    commit = struct.pack(">h", 1) + text("team") + text("laps") + _int32(3)
+    consumer_offsets_topic._take(found, "team", commit, b"x", 77)
+    assert found.committed_ms == {("laps", 3): 77}
+
+
+@pytest.mark.parametrize("cut", [1, 20, 40])
+def test_a_record_of_the_groups_own_topic_that_is_cut_is_one_error(cut: int) -> None:
+    key = struct.pack(">h", 2) + text("team")
+    found = consumer_offsets_topic.GroupLog()
+    with pytest.raises(BadAnswer):
+        consumer_offsets_topic._take(found, "team", key, _group_value(version=3)[:-cut], 1)
