@@ -19,6 +19,7 @@ from playhead.files.stores.s3 import S3Store
 from playhead.files.target import FilesTarget
 from playhead.host.runtimes import find_java, find_spark_home
 from playhead.postgres.server import ask
+from playhead.postgres.service_file import group_in, service_of
 from playhead.postgres.session import open_session
 from playhead.schemas import registry as registry_module
 from playhead.schemas.registry import Registry
@@ -138,6 +139,60 @@ def test_no_variable_leads_away_from_the_server_of_a_service(
     monkeypatch.setenv(variable, host)
     refused(url, Refused, f"the service far names a server, .* of {variable}")
     assert listener.brought() == []
+
+
+@pytest.mark.parametrize("other", ["no pair", "password=caf\xe9", "[", "[[x", "=1", "%(x)s=1"])
+@pytest.mark.parametrize("variable", ["PGHOST", "PGHOSTADDR"])
+def test_a_line_of_another_service_hides_no_server(
+    monkeypatch, listener, tmp_path, variable, other
+):
+    """libpq reads up to the end of the group, and takes the password that is in it."""
+    host, _, port = listener.address.partition(":")
+    far = f"[far]\n# a note\n\nhost=127.0.0.9\nhost=ignored\nport={port}\nuser=me\npassword={PASSWORD}\n"
+    (tmp_path / "services").write_bytes(f"{far}[other]\n{other}\n".encode("latin-1"))
+    monkeypatch.setenv(variable, host)
+    refused("postgresql:///db?service=far", Refused, "the service far names a server")
+    assert listener.brought() == []
+
+
+@pytest.mark.parametrize("variable", ["PGHOST", "PGHOSTADDR", "PGPORT"])
+def test_a_service_that_cannot_be_read_has_no_server_of_the_environment(
+    monkeypatch, listener, variable
+):
+    """Another libpq may know it from a place that we do not."""
+    host, _, port = listener.address.partition(":")
+    monkeypatch.setenv(variable, port if variable == "PGPORT" else host)
+    refused("postgresql:///db?service=absent", Refused, f"absent cannot be read, .*{variable}")
+    assert listener.brought() == []
+
+
+def test_no_service_file_of_the_working_folder_is_read(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PGSERVICEFILE")
+    for folder in (tmp_path, tmp_path / "None"):
+        folder.mkdir(exist_ok=True)
+        (folder / "pg_service.conf").write_text("[mine]\nhost=127.0.0.9\n")
+    assert service_of({"service": "mine"}) is None
+    monkeypatch.setenv("PGSYSCONFDIR", "")
+    assert service_of({"service": "mine"}) is None
+    monkeypatch.setenv("PGSYSCONFDIR", str(tmp_path))
+    assert service_of({"service": "mine"}) == {"host": "127.0.0.9"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[a]\nhost=1\n[b]\nhost=2\n", {"host": "2"}),
+        ("[b]\nhost=2\nhost=3\nport = 4\n", {"host": "2", "port ": " 4"}),
+        (" [b] x\n\thost=2 \r\n#host=3\n\n", {"host": "2"}),
+        ("host=1\n[bb]\nhost=2\n", None),
+        ("[b]\nno pair\nhost=2\n", None),
+        ("[b]\nhost=a=b\0c\n[c]\nno pair\n[b]\nport=1\n", {"host": "a=b"}),
+        ("", None),
+    ],
+)
+def test_a_service_is_read_as_libpq_reads_it(text, found):
+    assert group_in(text.encode(), "b") == found
 
 
 def test_a_password_of_an_address_goes_to_the_server_of_its_service(

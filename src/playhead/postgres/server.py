@@ -4,7 +4,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from configparser import ConfigParser, Error
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 from playhead.host import paths
+from playhead.postgres.service_file import service_name, service_of
 
 APPLICATION = "playhead"
 _QUOTED = re.compile('".*"', re.DOTALL)
@@ -81,7 +81,7 @@ def checked(url: str) -> dict[str, Any]:
 
 def _warn_of_password(given: Mapping[str, Any]) -> None:
     """Warn of a password that may travel unencrypted, from whatever place libpq takes it."""
-    of_service = _service(str(given.get("service") or os.environ.get("PGSERVICE") or ""))
+    of_service = service_of(given) or {}
 
     def said(key: str, variable: str) -> str:
         return str(given.get(key) or of_service.get(key) or os.environ.get(variable) or "")
@@ -91,20 +91,6 @@ def _warn_of_password(given: Mapping[str, Any]) -> None:
     if said("password", "PGPASSWORD") or _has_password_for(hosts, file):
         reached = said("hostaddr", "PGHOSTADDR") or ",".join(hosts)
         exposed_logins.of_postgres(reached.split(","), said("sslmode", "PGSSLMODE") or "prefer")
-
-
-def _service(name: str) -> Mapping[str, str]:
-    """Return what the files of services say of a service; libpq complains itself of one that is not there."""
-    if not name:
-        return {}
-    own = os.environ.get("PGSERVICEFILE") or "~/.pg_service.conf"
-    for file in (own, f"{os.environ.get('PGSYSCONFDIR')}/pg_service.conf"):
-        services = ConfigParser(interpolation=None, strict=False, delimiters="=")
-        with suppress(OSError, ValueError, Error, UsageError):
-            services.read(paths.at_home(file), encoding="utf-8")
-            if services.has_section(name):
-                return dict(services[name])
-    return {}
 
 
 def _has_password_for(hosts: Sequence[str], file: str) -> bool:
@@ -148,8 +134,10 @@ def _refuse_another_server(given: Mapping[str, Any]) -> None:
 
 def _refuse_servers_of_others(given: Mapping[str, Any]) -> None:
     """Refuse a login of the address, or of a service, for a server that only the environment names."""
-    name = str(given.get("service") or os.environ.get("PGSERVICE") or "")
-    of_service = _service(name)
+    name, of_service = service_name(given), service_of(given)
+    if of_service is None:
+        _refuse_beside_unread_service(given, name)
+        of_service = {}
     for key, variable in (("host", "PGHOST"), ("hostaddr", "PGHOSTADDR")):
         found = os.environ.get(variable)
         # psycopg prefers the environment to the service, and libpq a hostaddr to any host.
@@ -166,6 +154,14 @@ def _refuse_servers_of_others(given: Mapping[str, Any]) -> None:
         if found and not named.get(key) and not (key == "host" and has_host):
             where = "PGSERVICE" if others.get(key) else variable
             raise _elsewhere("the address of PostgreSQL has a password", key, found, where)
+
+
+def _refuse_beside_unread_service(given: Mapping[str, Any], name: str) -> None:
+    """Refuse servers of the environment where it is not known which one the service names."""
+    for key, variable in (("host", "PGHOST"), ("hostaddr", "PGHOSTADDR"), ("port", "PGPORT")):
+        found = os.environ.get(variable)
+        if found and not given.get(key):
+            raise _elsewhere(f"the service {name} cannot be read", key, found, variable)
 
 
 def _elsewhere(said: str, key: str, found: str, variable: str) -> Refused:
