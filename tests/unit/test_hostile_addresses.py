@@ -393,10 +393,12 @@ def test_no_redirect_of_a_registry_is_followed(monkeypatch, listener, registry, 
     assert listener.brought() == []
 
 
-def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, registry):
+@pytest.mark.parametrize("status", [200, 404, 503])
+def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, registry, status):
     monkeypatch.setattr(registry_module, "_WHOLE_WITHIN_S", 0.2)
     monkeypatch.setattr(registry_module, "_PAUSE_S", 0.01)
-    assert "did not end" in ask_registry(monkeypatch, registry, to="slowly", body=b" " * 20)
+    slow = {"status": status, "to": "slowly", "body": b" " * 20}
+    assert "did not end" in ask_registry(monkeypatch, registry, **slow)
     for thread in threading.enumerate():
         if thread.name.startswith("GET "):
             thread.join(20)

@@ -139,10 +139,9 @@ class Registry:
                 # A server that sends single bytes would exceed the time of any single wait.
                 body = call_within(lambda: _body(request), _WHOLE_WITHIN_S, name=f"GET {path}")
                 return self._document(body, asked)
-            except urllib.error.HTTPError as exc:
-                if exc.code < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
+            except _Refusal as exc:
+                if exc.status < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
                     raise self._refusal(exc, asked) from exc
-                exc.close()
             except (OSError, HTTPException) as exc:
                 if not left:
                     reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
@@ -163,13 +162,12 @@ class Registry:
             raise RegistryRefused(self._base, asked=asked, reason="the answer has no schema")
         return found
 
-    def _refusal(self, exc: urllib.error.HTTPError, asked: str) -> PlayheadError:
-        with exc:
-            code, said = _said(exc)
-        reason = f"{said} (HTTP {exc.code})"
-        if exc.code >= HTTPStatus.INTERNAL_SERVER_ERROR or exc.code in _LATER:
+    def _refusal(self, exc: "_Refusal", asked: str) -> PlayheadError:
+        code, status = exc.code, exc.status
+        reason = f"{exc.said} (HTTP {status})"
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _LATER:
             return RegistryUnavailable(self._base, reason=reason)
-        if exc.code == HTTPStatus.NOT_FOUND and code is not None:
+        if status == HTTPStatus.NOT_FOUND and code is not None:
             hint = "another registry may have written it, or the bytes have another form"
             return UnknownSchema(self._base, asked=asked, reason=reason, hint=hint)
         hints: dict[int, str] = {
@@ -177,7 +175,15 @@ class Registry:
             HTTPStatus.FORBIDDEN: "this user must not read it: it needs the right to read schemas",
             HTTPStatus.NOT_FOUND: "the address may be incomplete, or not a schema registry's",
         }
-        return RegistryRefused(self._base, asked=asked, reason=reason, hint=hints.get(exc.code))
+        return RegistryRefused(self._base, asked=asked, reason=reason, hint=hints.get(status))
+
+
+class _Refusal(Exception):
+    """A registry answered with an error: its status, and what its body says."""
+
+    def __init__(self, status: int, code: int | None, said: str) -> None:
+        self.status, self.code, self.said = status, code, said
+        super().__init__(said)
 
 
 def _address(url: str) -> SplitResult:
@@ -200,8 +206,12 @@ def _body(request: urllib.request.Request) -> bytes:
         if exposed_logins.is_elsewhere([urlsplit(request.full_url).hostname or ""])
         else _OPENER_HERE
     )
-    with opener.open(request, timeout=_WITHIN_S) as answer:
-        body: bytes = answer.read(_MOST_BYTES)
+    try:
+        with opener.open(request, timeout=_WITHIN_S) as answer:
+            body: bytes = answer.read(_MOST_BYTES)
+    except urllib.error.HTTPError as exc:
+        with exc:  # Its body is read here too, within the same time.
+            raise _Refusal(exc.code, *_said(exc)) from exc
     return body
 
 
