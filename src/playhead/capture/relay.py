@@ -131,8 +131,7 @@ class Relay:
         self._place, self._address, self.broker_name = place, broker, shown
         self.client, self.broker = _End(self, "client"), _End(self, "broker")
         self._in_flight: deque[Exchange] = deque()
-        self._number = 0
-        self._begun_ns = 0
+        self._number = self._begun_ns = 0
         self.is_closed = False
         self._aside: asyncio.Task[None] | None = None
         self._behind: deque[bytes] = deque()
@@ -351,15 +350,13 @@ class Relay:
     def _end_hidden(self, exc: Malformed) -> None:
         exchange = self._in_flight[0]
         what = f"the response to {name_of(exchange.api)} version {exchange.version}"
-        self._end_with(
-            f"{what} was not forwarded, because its broker addresses cannot be rewritten: {exc}"
-        )
+        why = "its broker addresses cannot be rewritten"
+        self._end_with(f"{what} was not forwarded, because {why}: {exc}")
 
     async def _read_aside(self, of: tuple[int, int], frame: bytes) -> None:
         """Parse a large response in another thread; this connection's next responses are queued meanwhile.
 
-        The first pass finds the addresses, and the second one replaces them, because only the forwarding
-        thread may open ports.
+        The first pass finds the addresses, the second replaces them: only this thread may open ports.
         """
         met: dict[tuple[str, int], tuple[str, int]] = {}
         try:
