@@ -10,7 +10,7 @@ from playhead.extra_fields import ExtraFields
 from playhead.note import Note
 from playhead.postgres.errors import NotAllowed
 from playhead.postgres.open_table import WriteRules, depends_on_order
-from playhead.postgres.rows.altered_values import REPEATED, ROUNDED
+from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED
 from playhead.postgres.rows.column_layout import TIMESTAMP, TOPIC, Layout, has_place
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
@@ -265,6 +265,9 @@ def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
             f"{counts[ROUNDED]} of the sampled records have numbers or times with more digits than "
         )
         yield Note("target-values-rounded", f"{text}their columns in {place}: they are rounded")
+    if counts[CUT]:
+        text = f"{counts[CUT]} of the sampled records have a zone, a date or a time of day that their columns in "
+        yield Note("target-values-cut", f"{text}{place} do not keep")
     if counts[REPEATED]:
         text = (
             f"{counts[REPEATED]} of the sampled records have two fields of one name: the last one "

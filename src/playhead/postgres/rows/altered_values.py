@@ -1,30 +1,48 @@
 """Values that a column does not keep exactly: the server changes them silently, so they are
 counted.
 
-A number with more decimals than its column is rounded, as in SQL; of two fields with one name the last
-one counts, and only `json` keeps both. Neither is an error.
+A number with more decimals than its column, or a time with more of them, is rounded, as in SQL. A column
+without a zone, or without a time of day, cuts what a text says of it. Of two fields with one name the last
+one counts, and only `json` keeps both. None of these is an error.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.text_format import Repeated
+from playhead.postgres.rows.text_format import Repeated, decimals_of_epoch
 from playhead.postgres.table import Column
 
-ROUNDED, REPEATED = "with_rounded_values", "with_repeated_fields"
-# The server's unit is microseconds; Arrow never passes it a time with more digits.
-_FINER_TIME = re.compile(r"[:,]\d\d[.,]\d{6}\d*[1-9]")
+ROUNDED, REPEATED, CUT = "with_rounded_values", "with_repeated_fields", "with_cut_values"
 _TIMES = ("time", "timetz", "timestamp", "timestamptz")
-_NANOSECONDS = 10**17
+# The server's unit is microseconds; Arrow never passes it a time with more digits.
+_MOST_DIGITS = 6
+_FRACTION = re.compile(r"(?:[:,]\d\d|T\d{6})[.,](\d+)")
+# A time of day, and what follows it: a zone, or half of the day.
+_CLOCK = re.compile(r"(?:^|[T\s])(\d\d?:[\d:.]*)\s*(.*?)\s*$|T(\d{4,6})\s*(.*?)\s*$", re.IGNORECASE)
+_ZONE_OF_DATE = re.compile(r"\d[+-]\d\d:\d\d\s*$")
+_DATE = re.compile(r"\d+[-/.]\w+[-/.]\d+|\d{8}T")
+# A zone of which nothing is lost without it: times without a zone are UTC.
+_UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
+_HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 
 
 def may_alter(column: Column) -> bool:
     """Return whether the column may silently change some values."""
     kind = column.element or column.base
-    return kind in _TIMES or kind == "jsonb" or (kind == "numeric" and column.base_modifier >= 4)
+    if kind in (*_TIMES, "date", "jsonb"):
+        return True
+    return kind == "numeric" and column.base_modifier >= 4
+
+
+def unit_of_times(column: Column) -> int | None:
+    """Return the unit of a column of times in microseconds; None if it keeps each of them."""
+    digits = _digits(column.base_modifier)
+    return (
+        10 ** (_MOST_DIGITS - digits) if column.base in _TIMES and digits < _MOST_DIGITS else None
+    )
 
 
 def alterations(
@@ -47,16 +65,51 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
     if kind == "jsonb":
         if has_repeated(held):
             yield REPEATED
-    elif any(_is_rounded(kind, column.base_modifier, each) for each in _leaves(held)):
+        return
+    leaves = [*_leaves(held)]
+    if any(_is_rounded(kind, column.base_modifier, each) for each in leaves):
         yield ROUNDED
+    if kind in _CUTS and any(_CUTS[kind](each) for each in leaves if isinstance(each, str)):
+        yield CUT
 
 
 def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
     if kind == "numeric":
         return isinstance(held, str) and _decimals(held) > _scale(modifier)
+    if kind == "date":
+        return False
+    most = _digits(modifier)
     if isinstance(held, str):
-        return _FINER_TIME.search(held) is not None
-    return type(held) is int and abs(held) >= _NANOSECONDS and held % 1000 != 0
+        found = _FRACTION.search(held)
+        return found is not None and any(digit != "0" for digit in found[1][most:])
+    return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
+
+
+def _digits(modifier: int) -> int:
+    return modifier if 0 <= modifier < _MOST_DIGITS else _MOST_DIGITS
+
+
+def _zone_is_cut(text: str) -> bool:
+    """Return whether `time` ignores something in a text: the zone or the date."""
+    if _DATE.search(text):
+        return True
+    clock = _CLOCK.search(text)
+    if clock is None:
+        return False
+    rest = _HALF_OF_DAY.sub("", clock[2] or clock[4] or "")
+    return not _UTC.fullmatch(rest)
+
+
+def _clock_is_cut(text: str) -> bool:
+    """Return whether `date` ignores something in a text: a time of day that is not midnight, or a zone."""
+    clock = _CLOCK.search(text)
+    if clock is None:
+        return _ZONE_OF_DATE.search(text) is not None
+    is_midnight = not any(digit in "123456789" for digit in clock[1] or clock[3])
+    return not is_midnight or not _UTC.fullmatch(clock[2] or clock[4] or "")
+
+
+_CUTS: Mapping[str, Callable[[str], bool]] = {"time": _zone_is_cut, "date": _clock_is_cut}
 
 
 def has_repeated(held: Any) -> bool:

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from playhead.postgres.rows.altered_values import unit_of_times
 from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.column_types import where_true
 from playhead.postgres.rows.python_json import Documents, fold, read_object
 from playhead.postgres.rows.text_format import Bad
 
@@ -75,6 +77,8 @@ class ArrowRows:
     """One row for each value; its columns are those that Arrow can fill."""
     odd: list[int]
     """Rows not to be trusted."""
+    rounded: list[int]
+    """Rows with a time that its column rounds."""
     is_complete: bool
     """Whether it is certain that no value has a field beside the columns."""
 
@@ -99,6 +103,7 @@ def read(
     if table.num_rows != len(values):
         return None
     odd: set[int] = set()
+    rounded: set[int] = set()
     columns: dict[str, Any] = {}
     for (field, route), name in zip(fields, names, strict=True):
         column = table.column(name)
@@ -108,7 +113,15 @@ def read(
             column, rows = route.finish(column)
             odd.update(rows)
         columns[field.name] = column
-    return ArrowRows(pa.table(columns), sorted(odd), is_complete)
+        if (unit := unit_of_times(field.column)) is not None:
+            rounded.update(_rounded(column, unit))
+    return ArrowRows(pa.table(columns), sorted(odd), sorted(rounded - odd), is_complete)
+
+
+def _rounded(column: Any, unit: int) -> list[int]:
+    """Return the rows whose time is not a multiple of this many microseconds."""
+    counted = pc.cast(column, pa.int64())
+    return where_true(pc.not_equal(pc.multiply(pc.divide(counted, unit), unit), counted))
 
 
 def _read_strictly(

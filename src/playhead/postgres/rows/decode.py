@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from playhead.account import Account
 from playhead.postgres.rows import arrow_json
+from playhead.postgres.rows.altered_values import ROUNDED
 from playhead.postgres.rows.column_layout import Field, Layout
 from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column
 from playhead.postgres.rows.named_columns import FORM, ColumnNamer, ColumnSets
@@ -252,6 +253,8 @@ class Decoder:
         rows = arrow_json.read(held, self._documents, has_others=has_others)
         if rows is not None:
             loose.extend(part[i] for i in rows.odd)
+            for i in rows.rounded:
+                values.note(part[i], (ROUNDED,))
             values.parts.append(_without(part, rows.table, set(rows.odd)))
             if not rows.is_complete:
                 values.unsure.append(values.parts[-1][0])

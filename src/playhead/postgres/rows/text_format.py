@@ -29,6 +29,10 @@ _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 # The server's limit is its stack; this is far below it, and below Python's, which needs a call for
 # each level.
 _DEEPEST = 500
+# Of types whose longer values the server cuts; `char` is the type that SQL writes "char".
+_MOST_BYTES = {"name": LONGEST_NAME, "char": 1}
+# A byte of the type "char", as the server writes it.
+_OCTAL = re.compile(r"\\[0-7]{3}")
 # The server's maximum.
 _MOST_DIMENSIONS = 6
 
@@ -77,9 +81,21 @@ def checked_for(column: Column, text: str, where: str) -> str:
     if (word := moving_word(column, text)) is not None:
         reason = f"{where}: {word!r} means the time of writing, which is not the record's"
         raise Bad("moving", reason)
-    if column.base == "name" and len(text.encode("utf-8", "replace")) > LONGEST_NAME:
-        raise Bad("too_long", f"{where}: a name has at most {LONGEST_NAME} bytes")
+    _refuse_other_value(column.base, text, where)
     return checked(text, where)
+
+
+def _refuse_other_value(base: str, text: str, where: str) -> None:
+    """Refuse a text that the server would cut, or take for another number, and not report it."""
+    if base == "oid" and text.strip().startswith("-"):
+        raise Bad("out_of_reach", f"{where}: an oid is not negative")
+    most = _MOST_BYTES.get(base)
+    if most is None or len(text.encode("utf-8", "replace")) <= most:
+        return
+    if base == "name":
+        raise Bad("too_long", f"{where}: a name has at most {LONGEST_NAME} bytes")
+    if not _OCTAL.fullmatch(text):
+        raise Bad("too_long", f'{where}: a "char" has one byte')
 
 
 def checked(text: str, where: str) -> str:
@@ -151,6 +167,7 @@ def _element(element: str, held: Any, where: str, dimensions: int) -> str:
     if isinstance(held, list) and element not in JSONS:
         return _array(element, held, where, dimensions + 1)
     text = _text(element, "", held, where)
+    _refuse_other_value(element, text, where)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -224,10 +241,20 @@ def _float(base: str, held: Number, where: str) -> str:
     return held
 
 
+def decimals_of_epoch(held: "int | Number") -> int:
+    """Return how many digits of a number since 1970 are a part of a second; 0 also if it is not a time."""
+    per_second = _per_second(held)
+    return 0 if per_second is None else len(str(per_second)) - 1
+
+
+def _per_second(held: "int | Number") -> int | None:
+    digits = len(str(held).lstrip("-"))
+    return next((per for most, per in _EPOCH_UNITS if digits <= most), None)
+
+
 def _since_epoch(held: "int | Number", where: str) -> str:
     """Return seconds, milliseconds, microseconds or nanoseconds since 1970, distinguished by their digits."""
-    digits = len(str(held).lstrip("-"))
-    per_second = next((per for most, per in _EPOCH_UNITS if digits <= most), None)
+    per_second = _per_second(held)
     if not isinstance(held, int) or per_second is None:
         raise Bad("type", f"{where}: not a whole number of seconds, ms, µs or ns since 1970")
     try:

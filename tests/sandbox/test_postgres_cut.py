@@ -1,0 +1,95 @@
+"""What columns of times, and some short types, do not keep of a value: it is counted, or the record is refused."""
+
+from typing import Any
+
+import pytest
+
+from playhead.sandbox import Endpoints
+from tests.sandbox.postgres_table import Table, records
+
+ALTERED = "with_rounded_values", "with_cut_values"
+MOMENT = 1_609_459_200  # 2021-01-01T00:00:00Z
+
+
+class TestWhatColumnsOfTimesDoNotKeep:
+    """Counted, although no statement fails; what has the same meaning is not."""
+
+    @pytest.mark.parametrize("is_alone", [True, False])
+    @pytest.mark.parametrize(
+        ("kind", "changed", "kept"),
+        [
+            ("timestamp(0)", "2021-01-01T00:00:00.7", "2021-01-01T00:00:00.0"),
+            ("timestamp(0)", MOMENT * 1000 + 7, MOMENT * 1000),
+            ("timestamptz(3)", "2021-01-01T00:00:00.123456Z", "2021-01-01T00:00:00.123Z"),
+            ("timestamptz(3)", "2021-01-01T00:00:00.123456+02:00", "2021-01-01T00:00:00.12+02"),
+            ("timestamptz(3)", MOMENT * 10**6 + 7, MOMENT * 10**6 + 7000),
+            ("timestamptz(3)", MOMENT * 10**9 + 7, MOMENT * 10**9 + 7_000_000),
+            ("timestamptz", MOMENT * 10**9 + 7, MOMENT * 10**9 + 7000),
+            ("timestamp(0)[]", ["2021-01-01T00:00:00.7"], ["2021-01-01T00:00:00"]),
+            ("time(0)", "12:00:00.7", "12:00:00"),
+            ("time(2)", "12:00:00.123", "12:00:00.120"),
+            ("timetz(0)", "12:00:00.7+02", "12:00:00+02"),
+            ("moment", "2021-01-01T00:00:00.7Z", "2021-01-01T00:00:00Z"),
+        ],
+    )
+    def test_rounded(
+        self, sandbox: Endpoints, schema: str, kind: str, changed: Any, kept: Any, is_alone: bool
+    ) -> None:
+        assert self.altered(sandbox, schema, kind, changed, kept, is_alone) == (1, 0)
+
+    @pytest.mark.parametrize("is_alone", [True, False])
+    @pytest.mark.parametrize(
+        ("kind", "changed", "kept"),
+        [
+            ("time", "12:00:00+05:00", "12:00:00Z"),
+            ("time", "12:00 EST", "12:00 PM"),
+            ("time", "2021-01-01 12:00:00", "12:00"),
+            ("time[]", ["12:00:00+05"], ["12:00:00+00"]),
+            ("date", "2021-01-01T23:30:00-05:00", "2021-01-01"),
+            ("date", "2021-01-01 23:30", "2021-01-01T00:00:00"),
+            ("date", "2021-01-01T00:00:00+05:00", "2021-01-01T00:00:00Z"),
+            ("date", "20210101T233000", "Jan 1, 2021"),
+            ("date[]", ["2021-01-01T23:30:00"], ["2021-01-01"]),
+        ],
+    )
+    def test_cut(
+        self, sandbox: Endpoints, schema: str, kind: str, changed: Any, kept: Any, is_alone: bool
+    ) -> None:
+        assert self.altered(sandbox, schema, kind, changed, kept, is_alone) == (0, 1)
+
+    def altered(
+        self, sandbox: Endpoints, schema: str, kind: str, changed: Any, kept: Any, is_alone: bool
+    ) -> tuple[int, int]:
+        """Both numbers of the entry, for the two values in one slice or in two."""
+        helper = Table.made(sandbox.database_url, schema, "id int", "helper")
+        helper.run(f'CREATE DOMAIN "{schema}".moment AS timestamptz(0)')
+        kind = f'"{schema}".moment' if kind == "moment" else kind
+        table = Table.made(sandbox.database_url, schema, f"id int, x {kind}")
+        rows = records({"id": 1, "x": changed}, {"id": 2, "x": kept})
+        entries = [table.commit(each) for each in ([[rows[0]], [rows[1]]] if is_alone else [rows])]
+        assert len(table.rows()) == 2
+        rounded, cut = (sum(e.details.get(name, 0) for e in entries) for name in ALTERED)
+        if is_alone:
+            assert not any(name in entries[1].details for name in ALTERED)
+        return rounded, cut
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "good"),
+    [
+        ('"char"', "abc", "a"),
+        ('"char"', "é", "\\303"),
+        ('"char"[]', ["a", "bc"], ["a", "b"]),
+        ("name[]", ["x" * 64], ["x" * 63]),
+        ("oid", -1, 1),
+        ("oid", "-1", "4294967295"),
+        ("oid[]", [1, -1], [1]),
+    ],
+)
+def test_what_the_server_would_take_for_another_value(
+    sandbox: Endpoints, schema: str, kind: str, bad: Any, good: Any
+) -> None:
+    table = Table.made(sandbox.database_url, schema, f"id int, x {kind}")
+    entry = table.commit(records({"id": 1, "x": bad}, {"id": 2, "x": good}), rule="skip")
+    assert table.column("id", "id") == [2]
+    assert entry.skipped == 1
