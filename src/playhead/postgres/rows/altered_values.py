@@ -7,7 +7,7 @@ one counts, and only `json` keeps both. None of these is an error.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -23,6 +23,7 @@ _FRACTION = re.compile(r"(?:[:,]\d\d|T\d{6})[.,](\d+)")
 # A time of day, and what follows it: a zone, or half of the day.
 _CLOCK = re.compile(r"(?:^|[T\s])(\d\d?:[\d:.]*)\s*(.*?)\s*$|T(\d{4,6})\s*(.*?)\s*$", re.IGNORECASE)
 _ZONE_OF_DATE = re.compile(r"\d[+-]\d\d:\d\d\s*$")
+_BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
 _DATE = re.compile(r"\d+[-/.]\w+[-/.]\d+|\d{8}T")
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
@@ -67,6 +68,8 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
             yield REPEATED
         return
     leaves = [*_leaves(held)]
+    if column.element and kind != "numeric":
+        leaves = [part for each in leaves for part in _parts_of_text(each)]
     if any(_is_rounded(kind, column.base_modifier, each) for each in leaves):
         yield ROUNDED
     if kind in _CUTS and any(_CUTS[kind](each) for each in leaves if isinstance(each, str)):
@@ -83,6 +86,12 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
         found = _FRACTION.search(held)
         return found is not None and any(digit != "0" for digit in found[1][most:])
     return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
+
+
+def _parts_of_text(held: Any) -> Sequence[Any]:
+    """Return the elements of an array that is written as PostgreSQL's text, or the value itself."""
+    is_text = isinstance(held, str) and held.lstrip().startswith("{")
+    return _BETWEEN_ELEMENTS.split(held) if is_text else (held,)
 
 
 def _digits(modifier: int) -> int:
