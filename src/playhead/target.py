@@ -365,6 +365,8 @@ class TableFacts:
     """Tables whose row security may hide rows from the user."""
     begun: Mapping[str, Terms] | None = field(default_factory=dict)
     """By its id, each replay into these very tables; None if the ledger cannot be read."""
+    keys: Mapping[str, Sequence[Collection[str]]] = field(default_factory=dict)
+    """For each table, the columns of its unique indexes."""
 
 
 @runtime_checkable

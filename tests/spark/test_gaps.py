@@ -168,7 +168,7 @@ def test_what_is_not_in_the_log_any_more_is_not_said_to_be_there_by_its_key(deck
     assert [each.slice for each in found.of("expired")] == [Slice(topic, 0, 0, 10)]
     assert not found.of("missing")
     assert not found.is_whole
-    [note] = found.notes
+    [note] = [note for note in found.notes if note.code != "unkeyed"]
     assert note.text.startswith("10 of the offsets are not in the log any more")
 
 
@@ -235,6 +235,21 @@ def test_an_older_row_of_the_key_does_not_hide_a_later_record(deck: Deck, by: st
     assert look(deck, *ends, by=by, key=("id",)).is_whole
 
 
+def test_a_key_that_is_not_unique_in_the_table_is_noted(deck: Deck) -> None:
+    topic = states(deck, {"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3})
+    table = deck.table("id int, v int")
+    deck.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 3)")
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    found = look(deck, *ends, by="key", key=("id",))
+    assert found.is_whole
+    [note] = [note for note in found.notes if note.code == "unkeyed"]
+    assert "has no unique index over id: several records may have the same values" in note.text
+    deck.sql(f"CREATE UNIQUE INDEX ON {table} (id)")
+    for key in (("id",), ("v", "id")):
+        codes = [note.code for note in look(deck, *ends, by="key", key=key).notes]
+        assert "unkeyed" not in codes
+
+
 def test_a_row_of_the_key_from_another_partition_is_accepted_and_noted(deck: Deck) -> None:
     topic = states(deck, {"id": 1, "v": 1}, {"id": 2, "v": 2})
     table = deck.table(STATES)
@@ -282,7 +297,7 @@ def test_tombstones_and_unreadable_records_are_no_rows_and_no_gaps(deck: Deck) -
     table = deck.table("seq int")
     found = look(deck, f"kafka:{topic}", f"postgres:{table}", key=("seq",))
     assert places(found) == [(0, 0, 1), (0, 4, 5)]
-    [note] = found.notes
+    [note] = [note for note in found.notes if note.code != "unkeyed"]
     assert note.text.startswith("3 records of the span cannot be looked for")
 
 

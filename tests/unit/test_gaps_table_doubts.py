@@ -4,7 +4,7 @@ import pytest
 
 from playhead.errors import Refused
 from playhead.gaps.gap import Gap, Gaps
-from playhead.gaps.table_doubts import of_other_topics, policed, refuse_hidden_rows
+from playhead.gaps.table_doubts import of_other_topics, policed, refuse_hidden_rows, unkeyed
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.record import Slice
@@ -107,3 +107,10 @@ def test_gaps_that_a_policy_may_explain_are_not_filled():
     with pytest.raises(Refused, match="public.laps has row security for this user"):
         refuse_hidden_rows(found)
     refuse_hidden_rows(Gaps("kafka:laps", "postgres:laps", (SPAN,), (Gap(SPAN),), "offsets"))
+
+
+def test_a_key_that_no_unique_index_covers_is_mentioned():
+    facts = TableFacts(keys={"public.laps": [("id",), ("a", "b")], "public.others": []})
+    assert [note.text.split()[0] for note in unkeyed(facts, ("id",))] == ["public.others"]
+    assert len(unkeyed(facts, ("a",))) == 2
+    assert len(unkeyed(facts, ("b", "a", "c"))) == 1

@@ -31,6 +31,7 @@ from playhead.gaps.table_doubts import (
     of_other_topics,
     policed,
     refuse_hidden_rows,
+    unkeyed,
 )
 from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
 from playhead.note import Note
@@ -154,12 +155,15 @@ class GapFinder:
         """Return notes on what the rows of the table cannot tell, and how many offsets may be of another topic."""
         if self._way == "ledger":
             return 0, ()
-        facts = facts_of_tables(self.ends.target, self._topics())
+        facts, request = facts_of_tables(self.ends.target, self._topics()), self.question.request
+        notes = policed(facts)
+        if request.spec.table.key and lacking.by != "offsets":
+            notes += unkeyed(facts, columns_of(request, self.question.time_column))
         if self._way == "key":
-            return 0, policed(facts)
+            return 0, notes
         target, lacks = self.ends.target, lacking.slices
-        doubtful, notes = of_other_topics(target, facts, self.facts, self.spans, lacks)
-        return doubtful, [*policed(facts), *notes]
+        doubtful, others = of_other_topics(target, facts, self.facts, self.spans, lacks)
+        return doubtful, [*notes, *others]
 
     def _in_time(self) -> Filter:
         return Filter(self.resolved.from_ms, self.resolved.to_ms)

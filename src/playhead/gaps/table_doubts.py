@@ -38,6 +38,20 @@ def policed(facts: TableFacts) -> list[Note]:
     return [Note(ROW_SECURITY, f"{table} {text}") for table in facts.policed]
 
 
+def unkeyed(facts: TableFacts, columns: Sequence[str]) -> list[Note]:
+    """Return notes on tables in which several records may have a row by these columns."""
+    tables = [
+        table
+        for table, keys in facts.keys.items()
+        if not any(set(key) <= set(columns) for key in keys)
+    ]
+    text = (
+        f"has no unique index over {', '.join(columns)}: several records may have the same values there, and one "
+        "row is enough for all of them; a missing one is not found"
+    )
+    return [Note("unkeyed", f"{table} {text}") for table in tables]
+
+
 def refuse_hidden_rows(gaps: Gaps) -> None:
     """Refuse to fill gaps that may be rows which a policy hides."""
     for note in gaps.notes:

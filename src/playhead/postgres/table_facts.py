@@ -16,10 +16,11 @@ def facts_of(session: Session, table: str, topics: Collection[str], replays: Rep
     places = dict.fromkeys(place_of(session.run, table, topic) for topic in topics)
     tables = [found for place in places if (found := read_table(session.run, place)) is not None]
     policed = [str(each.place) for each in tables if each.has_row_security]
+    keys = {str(each.place): [key.columns for key in each.keys] for each in tables}
     begun: dict[str, Terms] = {}
     try:
         for each in tables:
             begun |= replays.begun_with(each.place, each.oid)
     except NotAllowed:
-        return TableFacts(policed, None)
-    return TableFacts(policed, begun)
+        return TableFacts(policed, None, keys)
+    return TableFacts(policed, begun, keys)
