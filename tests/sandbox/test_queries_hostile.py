@@ -357,6 +357,19 @@ def test_ignored_errors_of_integrity_have_their_own_outcome(day: Day, *, is_open
     assert "expected_error" not in done.report["outcomes"]
 
 
+def test_a_commit_that_could_not_be_serialized_is_not_committed(day: Day) -> None:
+    day.before("INSERT INTO t VALUES (1, '10')")
+    with day.client() as one, day.client() as two:
+        for each in (one, two):
+            each.run("BEGIN ISOLATION LEVEL SERIALIZABLE", "SELECT sum(a) FROM t")
+        one.run("INSERT INTO t VALUES (3, 'one')")
+        two.run("INSERT INTO t VALUES (4, 'two')")
+        one.run("COMMIT")
+        two.run("COMMIT")
+    assert "40001" in day.log().read_text()
+    expect_equal(day)
+
+
 def test_what_a_failed_procedure_has_committed_is_missing(day: Day) -> None:
     day.before(
         "CREATE PROCEDURE p() LANGUAGE plpgsql AS "

@@ -158,6 +158,24 @@ def test_what_failed_and_cannot_be_played_fails_in_its_transaction() -> None:
     assert tape.stand_ins == {"no-parameters": 1}
 
 
+@pytest.mark.parametrize(
+    ("error", "sent"), [("40001", "ROLLBACK"), (UNKNOWN_SQLSTATE, "ROLLBACK"), ("23503", "COMMIT")]
+)
+def test_a_commit_that_failed_for_its_moment_is_rolled_back(error: str, sent: str) -> None:
+    given = [
+        statement(1, "BEGIN"),
+        statement(2, "INSERT INTO t VALUES (1)"),
+        statement(3, "COMMIT", expected_error=error),
+        statement(4, "SELECT 1"),
+    ]
+    tape = tape_of(given)
+    step = tape.step(2)
+    assert (step.sql, step.commit_at < 0, tape.role(2)) == (sent, sent == "ROLLBACK", Role.END)
+    assert tape.role(3) is Role.READ
+    missing = Outcome.EXPECTED_ERROR if sent == "ROLLBACK" else Outcome.ERROR_MISSING
+    assert outcome_of(step, None, 1, 0)[0] is missing
+
+
 def test_an_error_without_its_sqlstate_in_the_log_is_any_error() -> None:
     """A log of stderr without %e has none."""
     given = statement(1, "INSERT INTO t VALUES (1)", expected_error=UNKNOWN_SQLSTATE)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from playhead.errors import Refused
 from playhead.queries.answers import Answers
+from playhead.queries.flags import TIMING
 from playhead.queries.outcome import Results
-from playhead.queries.sending import TIMING
 from playhead.queries.tape import Tape
 from playhead.querylog.statement import Act
 from playhead.server import Server

@@ -7,6 +7,7 @@ from typing import Final
 from playhead.queries.settings import change_of
 from playhead.queries.sql_text import SqlText
 from playhead.queries.transactions import is_unread
+from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.statement import Act, Statement
 
 _STICKY: Final = re.compile(
@@ -14,6 +15,8 @@ _STICKY: Final = re.compile(
     r"(?!.*\bon\s+commit\s+drop\b)|\bpg_temp\b|\bpg_(?:try_)?advisory_lock|\bwith\s+hold\b",
     re.IGNORECASE | re.DOTALL,
 )
+TIMING: Final = frozenset(("57014", "55P03", "40P01", "40001", "57P01", "25P03", "57P05"))
+"""SQLSTATEs that depend on the moment: that they do not come again is no divergence."""
 _UNLOCKS: Final = re.compile(r"\bdiscard\b|unlock_all", re.IGNORECASE)
 _SETS: Final = re.compile(
     r"\bset_config\b(?!\s*\([^()]*,\s*(?:true|'t(?:rue)?')\s*\))", re.IGNORECASE
@@ -45,6 +48,8 @@ class Flag(IntFlag):
     """If it succeeds although it failed on the source, it is undone."""
     WITHDRAWS = 128
     """It cannot be played and ends a transaction, of which something may be played: all of it is rolled back."""
+    UNDOES = 256
+    """It is a COMMIT that failed on the source, and might not fail here: a ROLLBACK is played."""
 
 
 def has_text(statement: Statement) -> bool:
@@ -71,6 +76,13 @@ def flags_of(
         | (Flag.FORCES if forces else Flag(0))
     )
     return flags, commits[0] if len(commits) == 1 else -1
+
+
+def fails_to_commit(statement: Statement, sql: SqlText) -> bool:
+    """Whether it is a COMMIT that failed for a reason that may not come again, so that it would succeed here."""
+    error = statement.expected_error
+    is_commit = sql.only is not None and sql.only.keeps_changes
+    return is_commit and (error in TIMING or error == UNKNOWN_SQLSTATE)
 
 
 def _sets_unseen(sql: SqlText) -> bool:

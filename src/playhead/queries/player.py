@@ -12,12 +12,12 @@ from typing import Final
 
 from playhead.host.faults import abort_point
 from playhead.queries.connections import MS
-from playhead.queries.flags import Flag
+from playhead.queries.flags import TIMING, Flag
 from playhead.queries.gate import Role
 from playhead.queries.gated_sessions import GatedSessions
 from playhead.queries.outcome import NAMED, Outcome, Played
 from playhead.queries.rules import Earlier, PlayRules
-from playhead.queries.sending import TIMING, outcome_of
+from playhead.queries.sending import outcome_of
 from playhead.queries.session import Doing, Session
 from playhead.queries.settling import Settling
 from playhead.querylog.statement import Act

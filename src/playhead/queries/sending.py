@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from playhead.queries.flags import Flag
+from playhead.queries.flags import TIMING, Flag
 from playhead.queries.gate import Role
 from playhead.queries.outcome import Outcome
 from playhead.queries.session import Session
@@ -13,8 +13,6 @@ from playhead.querylog.statement import Act
 from playhead.server import MarkTexts
 
 Bound = tuple[bytes, Sequence[bytes | None] | None, bytes]
-TIMING = frozenset(("57014", "55P03", "40P01", "40001", "57P01", "25P03", "57P05"))
-"""SQLSTATEs that depend on timing; their absence is not a divergence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +110,8 @@ def outcome_of(
     is_forced = sqlstate == FORCED and Flag.FORCES in step.flags and done >= own + before
     if is_forced:
         return (Outcome.EXPECTED_ERROR if expected in TIMING else Outcome.ERROR_MISSING), None
+    if sqlstate is None and Flag.UNDOES in step.flags:
+        return Outcome.EXPECTED_ERROR, None
     if sqlstate is None:
         return (Outcome.ERROR_MISSING if expected else Outcome.REPLAYED), None
     if sqlstate == expected or expected in TIMING or expected == UNKNOWN_SQLSTATE:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from playhead.queries.column import Column
-from playhead.queries.flags import Flag, flags_of, has_text
+from playhead.queries.flags import Flag, fails_to_commit, flags_of, has_text
 from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
 from playhead.queries.row_times import RowTimes
 from playhead.queries.settings import Change, changes_of
@@ -187,6 +187,9 @@ class TapeWriter:
             text = _ROLLBACK if Flag.WITHDRAWS in stands_in else FORCE
             statement = replace(statement, act=Act.QUERY, sql=text, parameters=None, name="")
             sql, reason = read_sql(text), ""
+        elif not reason and session.is_open and fails_to_commit(statement, sql):
+            statement = replace(statement, act=Act.QUERY, sql=_ROLLBACK, parameters=None, name="")
+            sql, stands_in = read_sql(_ROLLBACK), Flag.UNDOES
         if not reason:
             tape.users.add(statement.user)
             tape.databases.add(statement.database)
