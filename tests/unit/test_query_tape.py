@@ -406,3 +406,79 @@ def test_the_last_line_number_that_is_read_has_room_on_the_tape() -> None:
     text = "INSERT INTO t VALUES (1); COMMIT; INSERT INTO t VALUES (2)"
     tape = tape_of([Statement("a.1", MOST_LINE - 1, 0, Act.QUERY, 0, text, done_place=0)])
     assert [row_line(tape.lines[at]) for at in range(2)] == [MOST_LINE - 1] * 2
+
+
+def timed(session: str, text: str, began: int, ended: int) -> Statement:
+    more = {"duration_us": ended - began, "done_place": ended}
+    return Statement(session, ended, ended, Act.QUERY, began, text, **more)  # type: ignore[arg-type]
+
+
+UPDATE = "UPDATE t SET a = 1"
+
+
+@pytest.mark.parametrize(
+    ("given", "plain", "mixed"),
+    [
+        ([timed("a.1", UPDATE, 1, 9), timed("a.2", UPDATE, 2, 10)], 1, 0),
+        # One session has an order, whatever the rounding of the log's times.
+        ([timed("a.1", UPDATE, 1, 9), timed("a.1", UPDATE, 8, 10)], 0, 0),
+        ([timed("a.1", UPDATE, 1, 3), timed("a.2", UPDATE, 4, 6)], 0, 0),
+        # While the transaction is open; it ended while the write waited; it began while the write ran.
+        (
+            [timed("a.1", "BEGIN", 1, 2), timed("a.1", UPDATE, 3, 4), timed("a.2", UPDATE, 5, 6)],
+            0,
+            1,
+        ),
+        (
+            [
+                timed("a.1", "BEGIN", 1, 2),
+                timed("a.1", UPDATE, 3, 4),
+                timed("a.1", "COMMIT", 7, 8),
+                timed("a.2", UPDATE, 5, 9),
+                timed("a.2", UPDATE, 10, 11),
+            ],
+            0,
+            1,
+        ),
+        (
+            [timed("a.1", "BEGIN", 1, 2), timed("a.2", UPDATE, 3, 7), timed("a.1", UPDATE, 5, 8)],
+            0,
+            1,
+        ),
+        (
+            [
+                timed("a.1", "BEGIN", 1, 2),
+                timed("a.1", UPDATE, 3, 4),
+                timed("a.1", "SELECT dblink('x'); COMMIT", 5, 6),
+                timed("a.2", UPDATE, 7, 8),
+            ],
+            0,
+            0,
+        ),
+        # Neither what only reads, nor what was rolled back, nor the same session.
+        (
+            [
+                timed("a.1", "BEGIN", 1, 2),
+                timed("a.1", "SELECT 1", 3, 4),
+                timed("a.2", UPDATE, 5, 6),
+            ],
+            0,
+            0,
+        ),
+        (
+            [
+                timed("a.1", "BEGIN", 1, 2),
+                timed("a.1", UPDATE, 3, 4),
+                timed("a.1", "COMMIT", 5, 6),
+                timed("a.1", UPDATE, 5, 9),
+            ],
+            0,
+            0,
+        ),
+    ],
+)
+def test_writes_that_have_no_order_are_counted(
+    given: list[Statement], plain: int, mixed: int
+) -> None:
+    overlaps = tape_of(given).overlaps
+    assert (overlaps.plain, overlaps.mixed) == (plain, mixed)

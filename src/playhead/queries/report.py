@@ -130,13 +130,16 @@ def _tables(outcome: QueryOutcome) -> str:
     if ignored := outcome.count("ignored"):
         return f"can differ: {ignored:,} statements failed here only, and were ignored (-i)"
     tape = outcome.workload.tape
-    doubtful = max(tape.uncertain_writes, tape.overlapping_writes)
-    text = "as on the source, except for clocks, random numbers, sequences"
-    text += " and reads at the end of another transaction"
+    doubtful = max(tape.uncertain_writes, tape.overlaps.plain)
+    text = "as on the source, but for clocks, random numbers, sequences"
+    text += " and what was read while another transaction ended"
     if outcome.results.played_again:
         text += " or in a transaction that was played again"
     if doubtful:
         text += f", and where two of {doubtful:,} writes outside of transactions changed one row"
+    if mixed := tape.overlaps.mixed:
+        text += f", and where one of {mixed:,} writes outside of transactions changed a row that a transaction"
+        text += " changed at the same time"
     return text
 
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from playhead.queries.column import Column
 from playhead.queries.flags import Flag, fails_to_commit, flags_of, has_text
 from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
+from playhead.queries.overlaps import Overlaps
 from playhead.queries.row_times import RowTimes
 from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
@@ -91,9 +92,8 @@ class Tape:
     to_play: int = 0
     """How many statements with a text are played."""
     uncertain_writes: int = 0
-    """Writes outside of transactions whose end the log does not show, so that their order is unknown."""
-    overlapping_writes: int = 0
-    """Writes outside of transactions that ran at the same time as others."""
+    """Writes outside of transactions whose end the log does not show: their order is not known."""
+    overlaps: Overlaps = field(default_factory=Overlaps)
     most_sessions: int = 0
     """The largest number of sessions that were open at once."""
     is_uncertain: set[int] = field(default_factory=set)
@@ -153,7 +153,6 @@ class TapeWriter:
         self._query_numbers: dict[str, int] = {}
         self._open: set[int] = set()
         self._times = RowTimes()
-        self._last_write_end_us = 0
 
     def write(self, statements: Iterable[Statement]) -> Tape:
         """Write all statements of a complete log."""
@@ -198,6 +197,7 @@ class TapeWriter:
         was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)
         self._number(statement, sql, session, role, read_to)
+        self._note_overlap(statement, sql, session, role, writes=writes)
         due = session.last_due = max(session.last_due, statement.due_us)
         tape.places.append(statement.place)
         tape.lines.append(statement.line)
@@ -317,20 +317,32 @@ class TapeWriter:
                 or statement.expected_error is not None
                 or statement.done_place == statement.place
             )
-            self._count_write(statement, is_exact=is_exact)
+            if not is_exact:
+                self.tape.uncertain_writes += 1
+                self.tape.is_uncertain.add(len(self.tape))
             if ready is None and not is_exact:
                 ready = before = statement.place
         numbers = self.tape.numbers
         numbers.add(session.number, role, done, ready=ready, before=before, sees=sees)
 
-    def _count_write(self, statement: Statement, *, is_exact: bool) -> None:
-        if not is_exact:
-            self.tape.uncertain_writes += 1
-            self.tape.is_uncertain.add(len(self.tape))
-        if statement.due_us < self._last_write_end_us:
-            self.tape.overlapping_writes += 1
-        end = statement.due_us + (statement.duration_us or 0)
-        self._last_write_end_us = max(self._last_write_end_us, end)
+    def _note_overlap(
+        self,
+        statement: Statement,
+        sql: SqlText,
+        session: SessionOnTape,
+        role: Role,
+        *,
+        writes: bool,
+    ) -> None:
+        overlaps, began = self.tape.overlaps, statement.due_us
+        ended = began + (statement.duration_us or 0)
+        if role is Role.WRITE:
+            overlaps.write(session.number, began, ended)
+        elif writes and role in (Role.BODY, Role.END):
+            overlaps.write_inside(session.number, began)
+        if role is Role.END or not session.is_open:  # Also one whose end is not played.
+            is_kept = role is Role.END and any(part.keeps_changes for part in sql.parts)
+            overlaps.end(session.number, ended, is_kept=is_kept)
 
     def _word(self, word: str) -> int:
         number = self._word_numbers.get(word)

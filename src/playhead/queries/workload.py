@@ -52,12 +52,18 @@ def notes_of(
         yield Note("unread", f"{count:,} rows cannot be read: {why}")
     if counts.open_at_begin:
         text = f"{counts.open_at_begin:,} sessions were open before the log begins: "
-        yield Note("open-before", f"{text}their settings, such as search_path, are unknown")
-    if order == "commit" and tape.overlapping_writes:
-        text = f"{tape.overlapping_writes:,} writes outside of transactions ran at the same time as others: "
+        yield Note("open-before", f"{text}their settings, such as search_path, are not known")
+    if order == "commit" and tape.overlaps.plain:
+        text = f"{tape.overlaps.plain:,} writes outside of transactions ran at the same time as others: "
         yield Note(
             "no-order",
             f"{text}if two of them change one row, the log does not show which came first",
+        )
+    if order == "commit" and tape.overlaps.mixed:
+        text = f"{tape.overlaps.mixed:,} writes outside of transactions ran while a transaction wrote: "
+        yield Note(
+            "no-order-inside",
+            f"{text}where both change one row, the log does not say which came first",
         )
     if order == "commit" and tape.uncertain_writes:
         text = f"{tape.uncertain_writes:,} writes outside of transactions have no end in the log: "
