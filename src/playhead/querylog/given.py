@@ -136,3 +136,12 @@ def prepared_first(session: Session, row: LogRow, text: str) -> str:
         return text
     session.prepared.add(prepare)
     return f"{prepare.rstrip().rstrip(';')};\n{text}"
+
+
+def failed_text(session: Session, row: LogRow, text: str, counts: Counts) -> Given:
+    """Return what a text was that only its error shows."""
+    is_extended = row.tag == "BIND" or "parameter" in (row.context or "")
+    known = execution(session, row, text, counts, is_error=True)
+    if is_extended or known.parameters or known.unplayable == "no-parameters":
+        return known
+    return query_of(text)

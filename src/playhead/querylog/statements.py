@@ -10,6 +10,7 @@ from playhead.querylog.given import (
     AMBIGUOUS,
     Given,
     execution,
+    failed_text,
     is_ambiguous,
     prepared_first,
     query_of,
@@ -392,13 +393,6 @@ class StatementReader:
         elif row.tag == "PARSE":
             given = Given(Act.EXECUTE, row.query, ())
         else:
-            given = self._failed_text(session, row, row.query)
+            given = failed_text(session, row, row.query, self.counts)
         self._draft(session, row, given, max(due_us, session.due_us))
         self._settle(session, row.place, error=code)
-
-    def _failed_text(self, session: Session, row: LogRow, text: str) -> Given:
-        is_extended = row.tag == "BIND" or "parameter" in (row.context or "")
-        known = execution(session, row, text, self.counts, is_error=True)
-        if is_extended or known.parameters or known.unplayable == "no-parameters":
-            return known
-        return query_of(text)
