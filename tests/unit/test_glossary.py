@@ -52,6 +52,7 @@ ALLOWED_IN_FILE = {
     ("message", "querylog/pairs.py"): "a field of captured traffic",
     ("message", "querylog/shapes.py"): "a column of PostgreSQL's logs",
     ("message", "querylog/statements.py"): "a column of PostgreSQL's logs",
+    ("message", "querylog/lines.py"): "a column of PostgreSQL's logs",
     ("message", "querylog/logged.py"): "a column of PostgreSQL's logs",
     ("message", "querylog/stderr_prefix.py"): "a column of PostgreSQL's logs",
     ("event", "querylog/shapes.py"): "a field of Filebeat's",

@@ -82,7 +82,7 @@ class Results:
     overtaken: int = 0
     """How often the watchdog rolled a transaction back."""
     let_pass: int = 0
-    """Statements that went although the gate was closed, because another one waited for a lock of their session."""
+    """Statements that went although the gate was closed, because another session waited for a lock of theirs."""
     forced: int = 0
     """Statements that were played although the gate was closed, because no session could continue."""
     state_lost: int = 0

@@ -335,7 +335,7 @@ class Player(GatedSessions):
             self._again(session)
 
     def let_pass(self, session: Session) -> None:
-        """Let the next statement of a session go although the gate is closed: another one waits for its lock."""
+        """Let the next statement of a session go although the gate is closed: another session waits for its lock."""
         self.results.let_pass += 1
         session.passes = session.queue[0]
         session.at_gate = session.awaits = 0

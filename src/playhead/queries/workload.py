@@ -41,7 +41,7 @@ def notes_of(
         text = f"{workload.log.misplaced:,} rows stand behind rows that were written later: "
         yield Note("misplaced-rows", f"{text}their order is not known")
     if foreign := counts.rows[RowOutcome.ANOTHER_LANGUAGE]:
-        text = f"{foreign:,} rows cannot be read: the server's messages are not in English; "
+        text = f"{foreign:,} rows cannot be read: the server does not write English; "
         yield Note("language", f"{text}set lc_messages = 'C'")
     if others := counts.rows[RowOutcome.OTHER_SESSION]:
         text = f"{others:,} rows are of sessions with the ids of others, and are not played: "

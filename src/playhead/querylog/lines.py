@@ -62,7 +62,7 @@ class Lines:
         return max(0, lost)
 
     def shorten(self, count: int) -> None:
-        """Keep only so many checksums."""
+        """Keep only the last checksums."""
         del self.checks[:-count]
 
     def again(self, row: LogRow) -> RowOutcome | None:
