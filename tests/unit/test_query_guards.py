@@ -71,6 +71,84 @@ def test_it_is_not_played(text: str) -> None:
     assert any(reasons(text)), text
 
 
+_PAD = "/*" + "x" * (1 << 20) + "*/ "
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (r"DO E'BEGIN C\x4fPY t FROM PROGRAM \'id\'; END'", "copy-elsewhere"),
+        (r"DO E'BEGIN C\117PY t FROM PROGRAM \'id\'; END'", "copy-elsewhere"),
+        (r"DO E'BEGIN C\u004fPY t FROM PROGRAM \'id\'; END'", "copy-elsewhere"),
+        (r"DO E'BEGIN C\U0000004fPY t FROM PROGRAM \'id\'; END'", "copy-elsewhere"),
+        (r"DO U&'BEGIN C\004FPY t FROM PROGRAM ''id''; END'", "copy-elsewhere"),
+        (r"DO U&'BEGIN C!004FPY t FROM PROGRAM ''id''; END' UESCAPE '!'", "copy-elsewhere"),
+        ("DO 'BEGIN CO'\n'PY t FROM PROGRAM ''id''; END'", "copy-elsewhere"),
+        ("DO E'BEGIN CO'\n'\\x50Y t FROM PROGRAM ''id''; END'", "copy-elsewhere"),
+        (r"DO $$BEGIN EXECUTE E'C\x4fPY t FROM PROGRAM \'id\''; END$$", "copy-elsewhere"),
+        (
+            r"CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS E'BEGIN C\x4fPY t FROM PROGRAM \'id\'; END'",
+            "copy-elsewhere",
+        ),
+        (
+            r"SELECT query_to_xml(E'select p\x67_read_file(\'/etc/passwd\')', true, true, '')",
+            "elsewhere",
+        ),
+        (r"SELECT * FROM ts_stat(E'select p\x67_read_file(\'x\')')", "elsewhere"),
+        (r"DO E'BEGIN DELETE FROM playhead_l\x65dger.marks; END'", "ledger"),
+        ("DO $$BEGIN UPDATE pg_catalog.pg_authid SET rolsuper = true; END$$", "role"),
+        ("DO $$BEGIN IMPORT FOREIGN SCHEMA s FROM SERVER x INTO y; END$$", "elsewhere"),
+        ("UPDATE ONLY pg_authid SET rolsuper = true", "role"),
+        ("IMPORT FOREIGN SCHEMA s FROM SERVER x INTO y", "elsewhere"),
+        ("CREATE EXTENSION dblink", "elsewhere"),
+        ("SELECT pg_ls_dir('/etc')", "elsewhere"),
+        ("SELECT pg_ls_logdir()", "elsewhere"),
+        ("SELECT pg_stat_file('/etc/passwd')", "elsewhere"),
+        (_PAD + "UPDATE pg_authid SET rolsuper = true", "role"),
+        (_PAD + "IMPORT FOREIGN SCHEMA s FROM SERVER x INTO y", "elsewhere"),
+        (_PAD + "ALTER LANGUAGE plpython3u RENAME TO plv8", "elsewhere"),
+        (_PAD + r"DO E'BEGIN C\x4fPY t FROM PROGRAM \'id\'; END'", "copy-elsewhere"),
+        ("SELECT '" + "x" * (1 << 20) + "'; UPDATE pg_authid SET rolsuper = true", "role"),
+        ("SELECT JSON TABLE OF THE FUTURE 1 2", UNCLEAR),
+        ("SELECT 1" + "1" * (1 << 20), UNCLEAR),
+        ("SELECT 1 \0", UNCLEAR),
+    ],
+)
+def test_no_spelling_of_a_text_hides_what_it_runs(text: str, word: str) -> None:
+    assert reasons(text) == [word]
+    assert reasons(text, filters=Filters(allowed=frozenset({word})))[0] in ("", "ledger")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"DO E'BEGIN C\x4fPY t FROM PROGRAM \'id\'; END'; SELECT JSON TABLE OF THE FUTURE 1 2",
+        "DO 'BEGIN CO'\n'PY t FROM PROGRAM ''id''; END'; SELECT JSON TABLE OF THE FUTURE 1 2",
+        "UPDATE pg_authid SET rolsuper = true; SELECT JSON TABLE OF THE FUTURE 1 2",
+        "CREATE EXTENSION dblink; SELECT JSON TABLE OF THE FUTURE 1 2",
+        r"""SELECT U&"\+FFFFFF"(1); ALTER SYSTEM SET a = 1; SELECT JSON TABLE OF THE FUTURE 1 2""",
+    ],
+)
+def test_words_alone_find_it_where_the_parser_may_be_ignored(text: str) -> None:
+    assert not understand(text).is_understood
+    assert reasons(text, filters=Filters(allowed=frozenset({UNCLEAR})))[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t VALUES ('" + "x" * (2 << 20) + "')",
+        "INSERT INTO t VALUES (E'" + r"\\ it\'s' || $a$" + "x" * (2 << 20) + "$a$ <= 1)",
+        r"SELECT E'C\x4fPY t FROM PROGRAM \'id\''",
+        "SELECT * FROM pg_database; INSERT INTO audit SELECT datname FROM pg_database",
+        "DO 'BEGIN UPDATE t SET a = 1; INSERT INTO copies VALUES (1); END'",
+        "DELETE FROM ONLY mine.pg_authid",
+    ],
+)
+def test_what_only_looks_like_it_is_played(text: str) -> None:
+    assert reasons(text) == [""]
+
+
 def test_texts_within_texts_are_refused_at_any_depth() -> None:
     text = ALTER
     for depth in range(7):
@@ -127,6 +205,15 @@ def test_backslashes_hide_nothing(before: str) -> None:
     writer = TapeWriter(Filters().reason, "commit")
     tape = writer.write(statements([before, r"SELECT 'a\'"]))
     assert [tape.reason(at) for at in range(len(tape))][-1] == ""
+
+
+def test_the_parser_reads_backslashes_that_escape_too() -> None:
+    off = "SET standard_conforming_strings = off"
+    assert reasons(off, r"DO 'BEGIN C\x4fPY t FROM PROGRAM \'id\'; END'")[1] == "copy-elsewhere"
+    assert (
+        reasons(off, r"SELECT '\x4f'; ALTER LANGUAGE plpython3u RENAME TO plv8")[1] == "elsewhere"
+    )
+    assert reasons(off, r"SELECT '\x4f'; SELECT JSON TABLE OF THE FUTURE 1 2")[1] == UNCLEAR
 
 
 def test_backslashes_that_escape_are_understood() -> None:

@@ -8,7 +8,7 @@ from playhead.options.replays import SPAN
 _QUERIES, _TARGET, _RUN, _REPORT = "Statements", "Target", "Run", "Report"
 _OLDER: Final = "The older tool's flags"
 ORDERS = ("session", "commit", "strict")
-OUTSIDE = ("alter-system", "role", "database", "elsewhere", "copy-elsewhere")
+OUTSIDE = ("alter-system", "role", "database", "elsewhere", "copy-elsewhere", "unclear-text")
 
 LOG = Options(
     _RUN,
@@ -82,7 +82,7 @@ STATEMENTS = Options(
     ),
     Option(
         "allow_outside",
-        f"Play statements of this kind, which act beyond the database: {', '.join(OUTSIDE)}; repeatable.",
+        f"Play what reaches beyond the database, or may do so: {', '.join(OUTSIDE)}; repeatable.",
         "KIND",
         flags=("--allow",),
         choices=OUTSIDE,

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import SqlText
-from playhead.queries.transactions import CUT, FAILED, PERHAPS_KEPT, SEVERAL, TOO_MANY
+from playhead.queries.sql_tokens import for_parser
+from playhead.queries.transactions import CUT, FAILED, SEVERAL, is_unread
 from playhead.querylog import sql as parsed
 from playhead.querylog.reach import LEDGER
 from playhead.querylog.statement import UNPLAYABLE, Act, Statement
@@ -27,9 +29,7 @@ FILTERS = {
 IN_PART = {
     CUT: "their transaction began before the log or the span",
     LEDGER: "they change the ledger of replays itself",
-    UNCLEAR: "it is not certain how many statements the text has",
-    PERHAPS_KEPT: "CALL, or DO with COMMIT or CALL, that failed: what it had committed is in no log",
-    TOO_MANY: "a text with more than 65,000 transactions",
+    UNCLEAR: "it is not certain what the text does: the parser does not know it, or reads other statements",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}
@@ -46,7 +46,7 @@ class Filters:
     from_us: int | None = None
     to_us: int | None = None
     allowed: frozenset[str] = frozenset()
-    """What statements may do outside of the database, by the words of `OUTSIDE`."""
+    """What may be done outside of the database, by the words of `OUTSIDE`; or `UNCLEAR`."""
 
     def reason(self, statement: Statement, sql: SqlText, *, is_inside: bool = False) -> str:
         """Return why a statement is not played: a word of `REASONS`; empty if it is played.
@@ -72,11 +72,18 @@ class Filters:
         if statement.act not in (Act.QUERY, Act.EXECUTE):
             return ""
         known = parsed.understand(statement.sql)
-        for outside in (sql.outside, known.reaches):
+        reaches = [sql.outside, known.reaches]
+        if sql.has_escapes or len(statement.sql) > parsed.LONGEST:
+            known = parsed.understand(for_parser(statement.sql, escapes=sql.has_escapes))
+            reaches.append(known.reaches)
+        for outside in (*reaches, *map(outside_of_run, known.runs)):
             if outside is not None and outside not in self.allowed:
                 return outside
-        # The two checks disagree, so one of them may miss a statement that the server would run.
-        if known.is_understood and not sql.has_escapes and len(known.kinds) != len(sql.parts):
+        # The source did not run what it could not read, and a transaction needs its error.
+        if not known.is_understood and UNCLEAR not in self.allowed and not is_unread(statement):
+            return UNCLEAR
+        # Then one of the two does not see a statement that the server would run.
+        if known.is_understood and len(known.kinds) != len(sql.parts):
             return UNCLEAR
         return "filter-select" if self.skip_selects and parsed.is_select_only(statement.sql) else ""
 

@@ -5,27 +5,28 @@ detected.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from playhead.queries.sql_tokens import tokens_of
 from playhead.querylog.reach import (
+    CATALOGS,
     FUNCTION_ELSEWHERE,
     LEDGER,
     LEDGER_SCHEMA,
+    RUNS_TEXTS,
     TRUSTED_LANGUAGES,
 )
 
 _SUSPECT: Final = re.compile(
     r"copy|system|role|user|group|database|tablespace|subscription|server|dblink|pg_|lo_|language|load|owned"
-    r"|grant|revoke|u&|playhead_ledger",
+    r"|grant|revoke|u&|playhead_ledger|extension|foreign|\bdo\b|function|procedure"
+    r"|_to_xml|ts_stat|ts_rewrite|crosstab|xpath_table|connectby|\\",
     re.IGNORECASE,
 )
 _ON_LEDGER: Final = re.compile(
     r"\b(?:drop|delete|truncate|update|alter|lock|revoke|merge|cluster)\b", re.IGNORECASE
-)
-_RUNS_TEXTS: Final = re.compile(
-    r"(?:query|cursor)_to_xml\w*|ts_stat|ts_rewrite|crosstab\w*|xpath_table|connectby"
 )
 _CHANGES: Final = ("CREATE", "ALTER", "DROP")
 _WORDS: Final = {
@@ -36,8 +37,17 @@ _WORDS: Final = {
     "TABLESPACE": "database",
     "SUBSCRIPTION": "elsewhere",
     "SERVER": "elsewhere",
+    "EXTENSION": "elsewhere",
+    "FOREIGN": "elsewhere",
 }
+_WRITES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
+_BEGINS: Final = (*_CHANGES, *_WRITES, "COPY", "IMPORT")
+_BEFORE_TARGET: Final = ("INTO", "FROM", "ONLY")
 _UNICODE: Final = re.compile(r"\\(?:\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
+_ESCAPE: Final = re.compile(
+    r"\\(?:U([0-9a-fA-F]{8})|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|.)", re.DOTALL
+)
+_LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _DEEPEST: Final = 4
 Tokens = Sequence[re.Match[str]]
 
@@ -46,10 +56,19 @@ def outside_of(text: str, spans: Sequence[tuple[int, int]], *, escapes: bool = F
     """Return a word for what it does outside of the database; None for nothing. A span is a statement."""
     if _SUSPECT.search(text) is None:
         return None
-    if LEDGER_SCHEMA in text.lower() and _ON_LEDGER.search(text):
+    if _changes_ledger(text):
         return LEDGER
     found = (_of_statement([*tokens_of(text[start:end], escapes=escapes)]) for start, end in spans)
     return next((word for word in found if word is not None), None)
+
+
+def outside_of_run(text: str) -> str | None:
+    """Return the same for a text that runs as a program: a body, or what a function was given to run."""
+    return LEDGER if _changes_ledger(text) else _of_body([*tokens_of(text)], _DEEPEST)
+
+
+def _changes_ledger(text: str) -> bool:
+    return LEDGER_SCHEMA in text.lower() and _ON_LEDGER.search(text) is not None
 
 
 def _of_statement(tokens: Tokens) -> str | None:
@@ -65,7 +84,7 @@ def _of_statement(tokens: Tokens) -> str | None:
     if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in names):
         return "elsewhere"
     has_body = first == "CREATE" and bool({"FUNCTION", "PROCEDURE"} & {*words[:4]})
-    if has_body or first == "DO" or any(_RUNS_TEXTS.fullmatch(name) for name in names):
+    if has_body or first == "DO" or any(RUNS_TEXTS.fullmatch(name) for name in names):
         return _of_body(tokens, _DEEPEST)
     return _of_words(tokens, words, 0)
 
@@ -81,6 +100,10 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
         return "alter-system"
     if first in _CHANGES and second in _WORDS and third != "MAPPING":
         return _WORDS[second]
+    if (first, second) == ("IMPORT", "FOREIGN"):
+        return "elsewhere"
+    if first in _WRITES:
+        return CATALOGS.get(_target(tokens[at + 1 :]))
     if first != "COPY":
         return None
     for number in range(at + 1, len(tokens) - 1):
@@ -91,13 +114,27 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
     return None
 
 
+def _target(tokens: Tokens) -> str:
+    """Return the catalog or other table that a statement writes into, from behind its first word."""
+    found, schema, is_dotted = "", "", True
+    for token in tokens:
+        if token[0] == ".":
+            is_dotted = True
+        elif not is_dotted or not (token["word"] or token["quoted"]):
+            break
+        elif found or token[0].upper() not in _BEFORE_TARGET:
+            name = _unquoted(token[0]) if token["quoted"] else token[0].lower()
+            schema, found, is_dotted = found, name, False
+    return found if schema in ("", "pg_catalog") else ""
+
+
 def _of_body(tokens: Tokens, depth: int) -> str | None:
     """Check every word, and strings, which may be function bodies or texts for EXECUTE."""
     words = _words(tokens)
     if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in _names(tokens, called=True)):
         return "elsewhere"
-    begins = [at for at, word in enumerate(words) if word in (*_CHANGES, "COPY")]
-    inner = [_content(token[0]) for token in tokens if token["text"]]
+    begins = [at for at, word in enumerate(words) if word in _BEGINS]
+    inner = [*_texts(tokens)]
     if not depth and any(_SUSPECT.search(each) for each in inner):
         return "elsewhere"  # Strings are nested so deeply only to hide a statement.
     found = [_of_words(tokens, words, at) for at in begins]
@@ -119,15 +156,48 @@ def _names(tokens: Tokens, *, called: bool) -> Iterator[str]:
 def _unquoted(token: str) -> str:
     name = token[token.index('"') + 1 : -1].replace('""', '"')
     if not token.startswith('"'):
-        name = _UNICODE.sub(lambda found: chr(int(found[1] or found[2], 16)), name)
+        name = _UNICODE.sub(_unicode, name)
     return name
 
 
-def _content(token: str) -> str:
+def _texts(tokens: Tokens) -> Iterator[str]:
+    """Yield the contents of texts; one that is continued behind a line break, in the form of its first piece."""
+    form, pieces = "", list[str]()
+    for token in tokens:
+        if token["text"]:
+            form = form if pieces else token[0][0].upper()
+            pieces.append(_content(token[0], form))
+        elif pieces:
+            yield "".join(pieces)
+            pieces.clear()
+    if pieces:
+        yield "".join(pieces)
+
+
+def _content(token: str, form: str = "") -> str:
     if token.startswith("$"):
         tag = token[: token.index("$", 1) + 1]
         return token[len(tag) : -len(tag)]
-    return token[token.index("'") + 1 : -1].replace("''", "'")
+    found = token[token.index("'") + 1 : -1].replace("''", "'")
+    if form == "U":
+        return _UNICODE.sub(_unicode, found)
+    return _ESCAPE.sub(_escaped, found) if form == "E" else found
+
+
+def _escaped(found: "re.Match[str]") -> str:
+    digits = found[1] or found[2] or found[3]
+    if digits:
+        return _sign(int(digits, 16))
+    return _sign(int(found[4], 8)) if found[4] else _LETTERS.get(found[0][1:], found[0][1:])
+
+
+def _unicode(found: "re.Match[str]") -> str:
+    return _sign(int(found[1] or found[2], 16))
+
+
+def _sign(number: int) -> str:
+    """Return the character; a space for a number that is none, which the server refuses."""
+    return chr(number) if number <= sys.maxunicode else " "
 
 
 def _is_untrusted(tokens: Tokens, words: Sequence[str]) -> bool:

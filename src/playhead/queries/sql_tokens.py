@@ -29,7 +29,8 @@ def _tokens(plain: str) -> "re.Pattern[str]":
 
 _TOKEN = _tokens(_PLAIN_TEXT)
 _TOKEN_WITH_ESCAPES = _tokens(_ESCAPED_TEXT)
-"""With standard_conforming_strings = off, a backslash is an escape in plain strings too."""
+"""With standard_conforming_strings = off, a backslash escapes in plain texts too."""
+_LONG = 1_000
 _COMMENT_BOUND = re.compile(r"/\*|\*/")
 
 
@@ -66,3 +67,22 @@ def without_values(text: str, *, escapes: bool = False) -> str:
         pieces += [" " if token.start() > end else "", "?" if is_value else token[0]]
         end = token.end()
     return "".join(pieces).strip()
+
+
+def for_parser(text: str, *, escapes: bool) -> str:
+    """Return a text as a parser reads it that has a limit, and takes backslashes in plain texts for themselves.
+
+    Comments are left out, and the contents of long texts that have nothing to decode.
+    """
+    pieces, end = [], 0
+    for token in tokens_of(text, escapes=escapes):
+        found = token[0]
+        is_plain = token["text"] and found.startswith("'")
+        if token["text"] and len(found) > _LONG and (found[0] == "$" or is_plain):
+            found = found if escapes and "\\" in found else "''"
+        if escapes and is_plain:
+            found = f"E{found}"
+        # Between two texts a line break counts.
+        pieces += ["\n" if token.start() > end else "", found]
+        end = token.end()
+    return "".join(pieces)

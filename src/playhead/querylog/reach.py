@@ -1,21 +1,26 @@
 """Finds what a statement does beyond its database, with PostgreSQL's own parser.
 
-It is a second check besides that of the words (`queries.outside`): comments, quotes and escapes cannot hide a
-statement from the parser. It does not parse function bodies and texts of EXECUTE; the other check does.
+A second net behind the one that reads words (`queries.outside`): comments, quotes and escapes cannot hide a
+statement from the parser. It does not look into the texts of bodies and of EXECUTE; it gives them, decoded, to the
+other one.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 LEDGER: Final = "ledger"
 LEDGER_SCHEMA: Final = "playhead_ledger"
 FUNCTION_ELSEWHERE: Final = re.compile(
-    r"dblink.*|lo_import|lo_export|pg_(?:read_(?:binary_)?file|write_file|file_\w+|(?:terminate|cancel)_backend"
+    r"dblink.*|lo_import|lo_export|pg_(?:read_(?:binary_)?file|write_file|file_\w+|ls_\w+|stat_file|(?:terminate|cancel)_backend"
     r"|reload_conf|rotate_logfile\w*|logfile_rotate|promote|switch_wal|create_restore_point|\w*replication_slot\w*"
     r"|logical_slot_\w+|replication_origin_\w+|(?:start_|stop_)?backup(?:_start|_stop)?|wal_replay_\w+)"
 )
-"""Functions that access the server's files and processes, or other servers."""
+"""Functions that reach the server's files and processes, or other servers."""
+RUNS_TEXTS: Final = re.compile(
+    r"(?:query|cursor)_to_xml\w*|ts_stat|ts_rewrite|crosstab\w*|xpath_table|connectby"
+)
+"""Functions that run the text which they are given."""
 TRUSTED_LANGUAGES: Final = ("sql", "plpgsql", "plperl", "pltcl", "plv8")
 _STATEMENTS: Final = {
     "AlterSystemStmt": "alter-system",
@@ -30,7 +35,8 @@ _STATEMENTS: Final = {
     **dict.fromkeys(
         ("CreateSubscriptionStmt", "AlterSubscriptionStmt", "DropSubscriptionStmt", "CreateFdwStmt",
          "AlterFdwStmt", "CreateForeignServerStmt", "AlterForeignServerStmt", "CreateForeignTableStmt",
-         "ImportForeignSchemaStmt", "CreatePLangStmt", "LoadStmt"), "elsewhere",
+         "ImportForeignSchemaStmt", "CreatePLangStmt", "LoadStmt",
+         "CreateExtensionStmt", "AlterExtensionStmt", "AlterExtensionContentsStmt"), "elsewhere",
     ),
 }  # fmt: skip
 _OBJECTS: Final = {
@@ -42,8 +48,8 @@ _OBJECTS: Final = {
     "OBJECT_FDW": "elsewhere",
     "OBJECT_LANGUAGE": "elsewhere",
 }
-"""Kinds of objects that a statement can rename, drop, or give another owner."""
-_CATALOGS: Final = {
+"""What is renamed, dropped, or gets another owner."""
+CATALOGS: Final = {
     **dict.fromkeys(("pg_authid", "pg_auth_members", "pg_db_role_setting"), "role"),
     **dict.fromkeys(("pg_database", "pg_tablespace"), "database"),
     **dict.fromkeys(
@@ -68,6 +74,28 @@ def reach_of(nodes: Iterable[tuple[str, Any]]) -> str | None:
     return LEDGER if names_ledger and changes else None
 
 
+def texts_run_by(nodes: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Yield the texts that DO, bodies of functions and functions of `RUNS_TEXTS` run, as the server decodes them."""
+    for name, below in nodes:
+        is_run = name in ("DoStmt", "CreateFunctionStmt") or (
+            name == "FuncCall" and RUNS_TEXTS.fullmatch(_last(below.get("funcname")))
+        )
+        if is_run:
+            yield from _texts_below(below)
+
+
+def _texts_below(node: Any) -> Iterator[str]:
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("sval"), str):
+                yield node["sval"]
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
 def _of_node(name: str, below: Mapping[str, Any]) -> str | None:
     if name in _STATEMENTS:
         return _STATEMENTS[name]
@@ -84,7 +112,7 @@ def _of_node(name: str, below: Mapping[str, Any]) -> str | None:
     if name in _CHANGES:
         changed = below.get("relation") or {}
         is_catalog = changed.get("schemaname") in (None, "pg_catalog")
-        return _CATALOGS.get(str(changed.get("relname"))) if is_catalog else None
+        return CATALOGS.get(str(changed.get("relname"))) if is_catalog else None
     return None
 
 

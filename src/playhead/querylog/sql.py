@@ -17,11 +17,11 @@ from itertools import chain
 from typing import Any, Final
 
 from playhead.errors import MissingPiece
-from playhead.querylog.reach import reach_of
+from playhead.querylog.reach import reach_of, texts_run_by
 
 _KEPT: Final = 16_384
-_LONGEST: Final = 1 << 20
-"""Longest text in bytes that is parsed; a longer one counts as writing."""
+LONGEST: Final = 1 << 20
+"""Bytes of a text that is parsed; what is longer may write."""
 _SHORT: Final = 1 << 12
 """Longest text in characters whose tree fits into the stack of any thread."""
 _STACK_OF_A_CHARACTER: Final = 1 << 10
@@ -61,7 +61,9 @@ class Understanding:
     parameters: int
     """The highest `$n` in it."""
     reaches: str | None
-    """A word for what it does beyond its database; None for nothing, or if the text cannot be parsed."""
+    """What it does beyond its database, in one word; None for nothing, or where it was not understood."""
+    runs: tuple[str, ...] = ()
+    """The texts that it runs as a program, decoded: bodies of DO and of functions, and what some functions run."""
 
 
 _UNKNOWN: Final = Understanding(
@@ -263,8 +265,8 @@ def _with_stack(function: Callable[[str], Any], text: str) -> Any:
 
 
 def _parsable(text: str) -> str:
-    # The parser stops at NUL, and would ignore the rest.
-    if "\0" in text or len(text) > _LONGEST:
+    # The parser's text ends at NUL, and what follows would not be seen.
+    if "\0" in text or len(text) > LONGEST:
         raise _Unparsable
     return text
 
@@ -276,6 +278,7 @@ def _one_of(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understanding:
     acts = tuple(_act(kind, content) for kind, content in statements)
+    nodes = [*chain(statements, _nodes([content for _, content in statements]))]
     return Understanding(
         kinds=tuple(kind for kind, _ in statements),
         is_understood=True,
@@ -293,7 +296,8 @@ def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understandin
             for kind, content in statements
         ),
         parameters=max((_highest(content) for _, content in statements), default=0),
-        reaches=reach_of(chain(statements, _nodes([content for _, content in statements]))),
+        reaches=reach_of(nodes),
+        runs=tuple(texts_run_by(nodes)),
     )
 
 
