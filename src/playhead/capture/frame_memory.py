@@ -1,13 +1,18 @@
 """Limits the memory of buffered frames: incomplete ones, and those that the receiver does not read.
 
-A frame is forwarded when it is complete, so incomplete frames are buffered. A client that sends partial frames,
-or does not read its responses, could fill the memory. Above the limit, only the side that has buffered bytes
-for the longest time may continue: it completes its frame, or its connection is closed because it is stalled.
+A frame is passed on when it is whole, so half of one has to be held, and a client that sends halves, or
+reads nothing of what it asked for, could fill the memory. When there is too much of it only the end that
+holds some for the longest time may go on; it becomes whole, or it is ended: for standing still, or because
+it takes too long while all others wait.
 """
 
-from typing import Protocol
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
 
-_WHY = "buffered frames fill the memory"
+_WHY = "frames on their way fill the memory"
+MOST_S: Final = 30.0
+"""How long the first end may take while the memory is full; single bytes would keep it forever."""
 
 
 class End(Protocol):
@@ -23,8 +28,15 @@ class End(Protocol):
 class Halves:
     """Counts the buffered bytes of each side; called by the forwarding thread only."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
+    def __init__(
+        self,
+        most_bytes: int,
+        warn: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most, self._warn, self._clock = most_bytes, warn, clock
+        self._first: End | None = None
+        self._first_since_s = 0.0
         self._held: dict[End, int] = {}
         self._stood: tuple[End, int] | None = None
         self.total_bytes = 0
@@ -48,25 +60,35 @@ class Halves:
         if self.is_full and not now:
             end.let_go(_WHY)
             self._let_first_go()
+        self._note_first()
 
     def gone(self, end: End) -> None:
         """Forget this side, which is closed."""
         self.total_bytes -= self._held.pop(end, 0)
         if self.is_full:
             self._let_first_go()
+        self._note_first()
 
     def look(self) -> None:
-        """Close the first side if memory is full and it has not moved since the previous call; called at intervals."""
-        first = next(iter(self._held), None) if self.is_full else None
+        """Called now and then: while memory is full, end the first for standing still, or after `MOST_S`."""
+        self._note_first()
+        first = self._first
         if first is None:
             self._stood = None
             return
         stands = (first, self._held[first])
         if stands == self._stood:
             self._stood = None
-            first.give_up(f"it was stalled while {_WHY}")
+            first.give_up(f"it stood still while {_WHY}")
+        elif self._clock() - self._first_since_s >= MOST_S:
+            first.give_up(f"its frame was not complete after {MOST_S:g} s, while {_WHY}")
         else:
             self._stood = stands
+
+    def _note_first(self) -> None:
+        first = next(iter(self._held), None) if self.is_full else None
+        if first is not self._first:
+            self._first, self._first_since_s = first, self._clock()
 
     def _fill(self, end: End) -> None:
         if self.is_full:
@@ -74,6 +96,7 @@ class Halves:
                 end.hold_back(_WHY)
             return
         self.is_full = True
+        self._warn(f"{_WHY} (--max-memory): connections wait for each other")
         for each in [*self._held][1:]:
             each.hold_back(_WHY)
 

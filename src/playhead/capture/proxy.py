@@ -14,6 +14,7 @@ from typing import Any, Final
 from playhead.capture.address import HostPort
 from playhead.capture.counts import Counts
 from playhead.capture.frame_memory import Halves
+from playhead.capture.frames import LEAST_MOST_BYTES
 from playhead.capture.listeners import Listeners
 from playhead.capture.protocol import apis
 from playhead.capture.recorder import RecorderConfig
@@ -48,7 +49,8 @@ class Proxy:
         self._setting = setting
         self.doors = Listeners(setting.listen, setting.upstream, setting.advertise)
         self.tap = RecorderQueue(setting.memory_bytes, setting.on_slow, self._hold)
-        self.halves = Halves(setting.memory_bytes)
+        self.halves = Halves(setting.memory_bytes, self.trouble)
+        self.most_request_bytes = max(setting.memory_bytes, LEAST_MOST_BYTES)
         self.is_holding = False
         self.error: BaseException | None = None
         self.ended = Event()

@@ -1,8 +1,9 @@
 """Copies forwarded pairs into a bounded buffer, and sends them to the recorder process.
 
-Only the forwarding thread calls it. When the buffer is full, `drop` leaves pairs out and counts them; `block`
-makes the relays stop reading requests until there is space. Responses to earlier requests are always
-read, because otherwise no space would be freed.
+Only the thread that forwards calls it. When memory is full, `drop` leaves pairs out and counts them;
+`block` says so, and whoever forwards then takes no more requests until there is room. Responses to
+what was asked before are always taken, or nothing would ever get free again. A pair that is larger than
+all of the memory is passed on, and counted as dropped.
 """
 
 import asyncio
@@ -97,7 +98,8 @@ class RecorderQueue(asyncio.Protocol):
         if is_withheld(exchange.api):
             exchange.request = _head_of(exchange.request)
         size = exchange.held_bytes
-        if self.is_broken or (self._on_slow == "drop" and self.held_bytes + size > self._most):
+        full = self._on_slow == "drop" and self.held_bytes + size > self._most
+        if self.is_broken or full or size > self._most:
             exchange.request = None
             return
         self._grow(size)
@@ -112,7 +114,7 @@ class RecorderQueue(asyncio.Protocol):
         size = len(response)
         kept = b"" if is_withheld(exchange.api) else response
         full = self._on_slow == "drop" and self.held_bytes + len(kept) > self._most
-        if self.is_broken or full:
+        if self.is_broken or full or held + len(kept) > self._most:
             self.held_bytes = max(self.held_bytes - held, 0)
             self.dropped += 1
             self._look_at_room()

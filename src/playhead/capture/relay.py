@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from playhead.capture.address_rewrite import has_addresses, rewritten
 from playhead.capture.api_versions import refusal, restricted
 from playhead.capture.frame_memory import Halves
-from playhead.capture.frames import SIZE_BYTES, Framer, NotKafka
+from playhead.capture.frames import MOST_BYTES, SIZE_BYTES, Framer, NotKafka, TooLarge
 from playhead.capture.pair_document import Connection
 from playhead.capture.protocol import (
     API_VERSIONS,
@@ -49,6 +49,7 @@ class RelayHost(Protocol):
     tap: RecorderQueue
     halves: Halves
     is_holding: bool
+    most_request_bytes: int
 
     def admits(self, host: str) -> bool: ...
     def translate(self, host: str, port: int) -> tuple[str, int]: ...
@@ -61,9 +62,9 @@ class RelayHost(Protocol):
 class _End(asyncio.Protocol):
     """The asyncio protocol of one of the two sides."""
 
-    def __init__(self, relay: "Relay", name: str) -> None:
+    def __init__(self, relay: "Relay", name: str, most_bytes: int) -> None:
         self._relay, self.name = relay, name
-        self.framer = Framer()
+        self.framer = Framer(most_bytes)
         self.transport: asyncio.Transport | None = None
         self._held_back: set[str] = set()
 
@@ -129,7 +130,8 @@ class Relay:
 
     def __init__(self, place: RelayHost, broker: tuple[str, int], shown: str) -> None:
         self._place, self._address, self.broker_name = place, broker, shown
-        self.client, self.broker = _End(self, "client"), _End(self, "broker")
+        self.client = _End(self, "client", place.most_request_bytes)
+        self.broker = _End(self, "broker", MOST_BYTES)
         self._in_flight: deque[Exchange] = deque()
         self._number = self._begun_ns = 0
         self.is_closed = False
@@ -263,6 +265,8 @@ class Relay:
                     end.hold_back(_UNANSWERED)
                     break  # further requests stay in the framer until there are answers
             self.weigh(end)
+        except TooLarge as exc:
+            self._end_with(f"a client began {exc}")
         except NotKafka as exc:
             speaks = f"speaks {exc.speaks}" if exc.speaks else f"does not speak Kafka ({exc})"
             who = "a client" if end is self.client else f"broker {self.broker_name}"
