@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple
 
+from playhead.capture.frames import SIZE_BYTES
+
 Side = Literal["request", "response"]
 PRODUCE, FETCH, METADATA = 0, 1, 3
 SASL_HANDSHAKE, API_VERSIONS = 17, 18
@@ -205,3 +207,20 @@ def as_varint(value: int) -> bytes:
         value >>= 7
     said.append(value)
     return bytes(said)
+
+
+_PRODUCE_TEXT_FROM, _PRODUCE_FLEXIBLE_FROM = 3, 9
+
+
+def acks_of(version: int, frame: bytes) -> int:
+    """Return the acks of a Produce request; with 0 there is no response."""
+    (client,) = struct.unpack_from(">h", frame, SIZE_BYTES + 8)
+    at = SIZE_BYTES + 10 + max(client, 0)
+    if version >= _PRODUCE_FLEXIBLE_FROM:
+        size, at = varint(frame, past_tags(frame, at))
+        at += max(size - 1, 0)
+    elif version >= _PRODUCE_TEXT_FROM:
+        (size,) = struct.unpack_from(">h", frame, at)
+        at += 2 + max(size, 0)
+    (acks,) = struct.unpack_from(">h", frame, at)
+    return int(acks)

@@ -22,10 +22,9 @@ from playhead.capture.protocol import (
     PRODUCE,
     SASL_HANDSHAKE,
     Malformed,
+    acks_of,
     is_known,
     name_of,
-    past_tags,
-    varint,
 )
 from playhead.capture.recorder_queue import Exchange, RecorderQueue
 
@@ -40,7 +39,6 @@ _ASIDE: Final = "a large response is being parsed"
 # Clients have a few requests in flight; each costs more memory than the bytes of a small request.
 _MOST_UNANSWERED: Final = 1_000
 _UNANSWERED: Final = "too many requests are unanswered"
-_PRODUCE_TEXT_FROM, _PRODUCE_FLEXIBLE_FROM = 3, 9
 
 
 class RelayHost(Protocol):
@@ -388,17 +386,3 @@ class Relay:
 def _is_read_aside(api: int, version: int, frame: bytes) -> bool:
     least = _FETCH_ASIDE_BYTES if api == FETCH else _ASIDE_BYTES
     return len(frame) >= least and api != API_VERSIONS and has_addresses(api, version)
-
-
-def acks_of(version: int, frame: bytes) -> int:
-    """Return the acks of a Produce request; with 0 there is no response."""
-    (client,) = struct.unpack_from(">h", frame, SIZE_BYTES + 8)
-    at = SIZE_BYTES + 10 + max(client, 0)
-    if version >= _PRODUCE_FLEXIBLE_FROM:
-        size, at = varint(frame, past_tags(frame, at))
-        at += max(size - 1, 0)
-    elif version >= _PRODUCE_TEXT_FROM:
-        (size,) = struct.unpack_from(">h", frame, at)
-        at += 2 + max(size, 0)
-    (acks,) = struct.unpack_from(">h", frame, at)
-    return int(acks)

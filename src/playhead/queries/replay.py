@@ -277,9 +277,8 @@ class QueryReplay:
         entries = control.entries(plan.replay_id)
         control.close()
         results = run.results
-        took = Took(
-            round(wall_s, 3), round(results.seconds, 3), None, len(workload.tape), len(entries)
-        )
+        seconds = round(wall_s, 3), round(results.seconds, 3)
+        took = Took(*seconds, None, len(workload.tape), len(entries))
         pace = None
         if not plan.request.spec.pace.is_max:
             pace = {"pace": plan.request.pace, **results.schedule.summary()}
