@@ -1,6 +1,6 @@
 """A model of the disk that an archive lies on: files that appear whole, locks, leftovers, and power that fails."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,6 +111,9 @@ class Store:
     def files(self, folder: str, /) -> Sequence[str]:
         self._disk.call()
         return sorted(self._below(folder))
+
+    def sizes(self, folder: str, /) -> Mapping[str, int]:
+        return {path: len(self._disk.files[self._path(path)]) for path in self.files(folder)}
 
     def folders(self, folder: str, /) -> Sequence[str]:
         self._disk.call()

@@ -392,3 +392,15 @@ class Archives(Protocol):
     def replays(self) -> Sequence[str]:
         """Return the ids of the replays that have a ledger here."""
         ...
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A target that keeps records in files, which its ledger names and other programs can remove."""
+
+    def lost_files(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
+        """Return the committed slices whose file is missing or has another size, with its name and the reason.
+
+        The contents are not read.
+        """
+        ...

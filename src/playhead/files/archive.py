@@ -34,6 +34,13 @@ class ArchivedReplay:
     def as_details(self, path: str) -> dict[str, Any]:
         return {"file": path} | {name: getattr(self, name) for name in self.__slots__}
 
+    def unlike(self, size: int | None) -> str | None:
+        """Return the reason why a file of this size is not the written one; the size is None without a file."""
+        if size is None:
+            return "the file is gone"
+        is_whole = size == self.size
+        return None if is_whole else f"it has {size} bytes, but was written with {self.size}"
+
     @classmethod
     def of(cls, entry: Entry) -> "ArchivedReplay | None":
         details = entry.details
@@ -142,15 +149,32 @@ class Archive:
                 strays.append(path)
         return strays
 
+    def lost_files(self, entries: Iterable[Entry]) -> dict[Slice, str]:
+        """Return the slices whose file is missing or has another size, with its name and the reason.
+
+        Only folders are listed; no file is read.
+        """
+        sizes: dict[str, Mapping[str, int]] = {}
+        found: dict[Slice, str] = {}
+        for entry in entries:
+            slice_, kept = entry.slice, ArchivedReplay.of(entry)
+            if kept is None:
+                continue
+            folder = file_names.place_folder(slice_.topic, slice_.partition)
+            if folder not in sizes:
+                sizes[folder] = self.store.sizes(folder)
+            path = file_names.data_path(slice_, self.format)
+            if reason := kept.unlike(sizes[folder].get(path)):
+                found[slice_] = f"{path}: {reason}"
+        return found
+
     def data(self, slice_: Slice, kept: ArchivedReplay) -> bytes:
         """Return the bytes of a slice's file, which must match the ledger."""
         path = file_names.data_path(slice_, self.format)
         data = self.store.read(path)
-        if data is None:
-            raise Damaged(self._where(path), reason="the file is gone")
-        if len(data) != kept.size:
-            reason = f"it has {len(data)} bytes, but was written with {kept.size}"
-            raise Damaged(self._where(path), reason=reason)
+        reason = kept.unlike(None if data is None else len(data))
+        if data is None or reason is not None:
+            raise Damaged(self._where(path), reason=reason or "")
         if hashlib.sha256(data).hexdigest() != kept.sha256:
             reason = "its SHA-256 differs from the written file's"
             raise Damaged(self._where(path), reason=reason)

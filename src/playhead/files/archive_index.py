@@ -1,13 +1,13 @@
 """An index of all ledgers of an archive: bounds, gaps, and the file for each offset."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.files.archive import Archive, ArchivedSlice
 from playhead.files.errors import ArchiveGap
 from playhead.files.origins import Origins, replays_by_topic
-from playhead.ledger import remaining
+from playhead.ledger import Entry, remaining
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, TopicPartition
 
@@ -26,6 +26,8 @@ class Index:
 
     places: Mapping[TopicPartition, Sequence[ArchivedSlice]]
     origins: Origins
+    lost: Collection[Slice] = ()
+    """Slices without their file, where entries overlap; another entry's file may have their offsets."""
 
     @classmethod
     def of(cls, archive: Archive) -> "Index":
@@ -44,7 +46,8 @@ class Index:
         several = {topic: ids for topic, ids in replays.items() if len(ids) > 1}
         origins = Origins.of(archive, several)
         origins.refuse_several()
-        return cls(places, origins)
+        overlapping = [entry for its in places.values() for entry in _overlapping(its)]
+        return cls(places, origins, archive.lost_files(overlapping))
 
     def bounds(self, place: TopicPartition) -> Bounds:
         """Return the first and the last archived offset; an unarchived partition is empty."""
@@ -73,10 +76,20 @@ class Index:
         touching = [each for each in self.places[place] if each.slice.overlaps(slice_)]
         for gap in remaining([slice_], [each.slice for each in touching]):
             raise ArchiveGap(slice_, bounds, gap=gap)
-        return list(_segments(slice_, touching))
+        return list(_segments(slice_, touching, self.lost))
 
 
-def _segments(slice_: Slice, entries: Iterable[ArchivedSlice]) -> Iterator[Segment]:
+def _overlapping(entries: Sequence[ArchivedSlice]) -> list[Entry]:
+    """Return the entries, which are in order, if some of them overlap."""
+    ends = itertools.accumulate((each.slice.to_offset for each in entries), max)
+    pairs = zip(ends, entries[1:], strict=False)
+    is_any = any(end > each.slice.from_offset for end, each in pairs)
+    return [each.entry for each in entries] if is_any else []
+
+
+def _segments(
+    slice_: Slice, entries: Iterable[ArchivedSlice], lost: Collection[Slice]
+) -> Iterator[Segment]:
     edges = {slice_.from_offset, slice_.to_offset}
     for each in entries:
         edges |= {each.slice.from_offset, each.slice.to_offset}
@@ -88,12 +101,12 @@ def _segments(slice_: Slice, entries: Iterable[ArchivedSlice]) -> Iterator[Segme
         while waiting and waiting[-1].slice.from_offset <= start:
             covering.append(waiting.pop())
         part = Slice(slice_.topic, slice_.partition, start, end)
-        yield Segment(part, _needed(covering))
+        yield Segment(part, _needed(covering, lost))
 
 
-def _needed(covering: Sequence[ArchivedSlice]) -> list[ArchivedSlice]:
+def _needed(covering: Sequence[ArchivedSlice], lost: Collection[Slice]) -> list[ArchivedSlice]:
     """Return one complete entry; else all entries, because each may hold what the others left out."""
-    ordered = sorted(covering, key=_precedence)
+    ordered = sorted(covering, key=lambda each: (each.slice in lost, *_precedence(each)))
     if ordered[0].is_complete:
         return ordered[:1]
     return ordered

@@ -20,7 +20,7 @@ from playhead.files.typed_columns import shown_fields
 from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.record import Record
+from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import Inspection, InspectRequest, Target, Writer
 from playhead.terms import Terms
@@ -110,6 +110,9 @@ class FilesTarget(Target):
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         found = self._archive().committed(file_names.replay_folder(replay_id))
         return [each.entry for each in found]
+
+    def lost_files(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
+        return self._archive().lost_files(entries)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:

@@ -14,13 +14,14 @@ from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.begun_replays import NotBegun
+from playhead.replay.guards import said_of_lost
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import parts
 from playhead.request import Request
 from playhead.source import SourceFacts, TopicPartition
-from playhead.target import Archives, Inventory, Target
+from playhead.target import Archives, Inventory, KeepsFiles, Target
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
@@ -186,7 +187,10 @@ def by_ledger(
     notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
     notes += [_old(each) for each in old if theirs[each]]
     notes += on_unreadable(unreadable)
-    return MissingOffsets(remaining(spans, [entry.slice for entry in entries]), by, notes=notes)
+    lost = ends.target.lost_files(entries) if isinstance(ends.target, KeepsFiles) else {}
+    notes += [_lost([lost[each] for each in sorted(lost)])] if lost else []
+    there = [entry.slice for entry in entries if entry.slice not in lost]
+    return MissingOffsets(remaining(spans, there), by, notes=notes)
 
 
 def _known_ledgers(
@@ -243,6 +247,10 @@ def _known_terms(
 def _old(replay_id: str) -> Note:
     text = f"the ledger of {replay_id} has no terms, because an earlier version began it: whether it is of this"
     return Note(NO_TERMS, f"{text} source and target is unknown")
+
+
+def _lost(found: Sequence[str]) -> Note:
+    return Note("lost-files", f"{said_of_lost(found)}; their offsets are counted as missing")
 
 
 def _left(replay_id: str, differences: Sequence[str]) -> Note:

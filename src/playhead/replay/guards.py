@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from playhead.errors import Refused
+from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.source import OutOfBounds, Source
-from playhead.target import Target
+from playhead.target import KeepsFiles, Target
+
+_SHOWN = 3
 
 
 class SourceReplaced(Refused):
@@ -43,6 +46,31 @@ class LedgerForgot(Refused):
             f"ledger is right for the present data: playhead resume {replay_id} "
             "--trust-ledger",
         )
+
+
+class LostFiles(Refused):
+    """Files that the ledger of a replay names are missing, or have another size."""
+
+    def __init__(self, replay_id: str, *, found: Sequence[str]) -> None:
+        self.replay_id, self.found = replay_id, tuple(found)
+        super().__init__(
+            f"replay {replay_id} was committed, but {said_of_lost(found)}",
+            hint="restore the files from a copy, or archive their offsets again: "
+            "playhead gaps SOURCE TARGET --replay",
+        )
+
+
+def said_of_lost(found: Sequence[str]) -> str:
+    """Return a clause that names lost files."""
+    shown = "; ".join(found[:_SHOWN])
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"{len(found):,} files of its ledger are missing or changed: {shown}{more}"
+
+
+def refuse_lost_files(target: Target, replay_id: str, entries: Sequence[Entry]) -> None:
+    """Refuse to prove slices whose files are missing, or have another size."""
+    if isinstance(target, KeepsFiles) and (lost := target.lost_files(entries)):
+        raise LostFiles(replay_id, found=[lost[each] for each in sorted(lost)])
 
 
 def refuse_another_target(target: Target, plan: Plan) -> None:

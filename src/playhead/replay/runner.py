@@ -21,7 +21,12 @@ from playhead.proof import Proof, Took, prove
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.earlier_copies import copied_meanwhile
-from playhead.replay.guards import LedgerForgot, refuse_another_target, refuse_what_is_gone
+from playhead.replay.guards import (
+    LedgerForgot,
+    refuse_another_target,
+    refuse_lost_files,
+    refuse_what_is_gone,
+)
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.ledger_watch import LedgerWatcher
 from playhead.replay.partition_work import (
@@ -159,6 +164,7 @@ class Runner:
             try:
                 entries, left = self._look()
                 if not left:
+                    refuse_lost_files(self.ends.target, self.plan.replay_id, entries)
                     return entries
                 moved = patience.heed(self._done)
                 if not (moved or is_first or away):

@@ -5,7 +5,7 @@ import fcntl
 import fnmatch
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,8 +96,20 @@ class LocalStore:
             suppress(*_ABSENT),
             opened(self.root, folder) as handle,
         ):
-            return list(_walk(handle, folder))
+            return [path for path, _ in _walk(handle, folder)]
         return ()
+
+    def sizes(self, folder: str, /) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        with (
+            _translated(self.root / folder),
+            suppress(*_ABSENT),
+            opened(self.root, folder) as handle,
+        ):
+            for path, each in _walk(handle, folder):
+                with suppress(FileNotFoundError):
+                    found[path] = each.stat(follow_symlinks=False).st_size
+        return found
 
     def folders(self, folder: str, /) -> Sequence[str]:
         with (
@@ -176,7 +188,7 @@ def _taken(lock: IO[bytes]) -> bool:
     return True
 
 
-def _walk(top: int, folder: str) -> Iterator[str]:
+def _walk(top: int, folder: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
     with os.scandir(top) as found:
         inside = sorted(found, key=lambda each: each.name)
     for each in inside:
@@ -187,7 +199,7 @@ def _walk(top: int, folder: str) -> Iterator[str]:
             with opened(top, each.name) as below:
                 yield from _walk(below, path)
         elif not each.name.startswith("."):
-            yield path
+            yield path, each
 
 
 def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:

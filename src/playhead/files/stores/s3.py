@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -97,11 +97,14 @@ class S3Store:
             self.file_system.delete_file(f"{self.base}/{path}")
 
     def files(self, folder: str, /) -> Sequence[str]:
-        return [
-            each.path.removeprefix(f"{self.base}/")
+        return [*self.sizes(folder)]
+
+    def sizes(self, folder: str, /) -> Mapping[str, int]:
+        return {
+            each.path.removeprefix(f"{self.base}/"): each.size
             for each in self._listed(folder, recursive=True)
             if each.type == fs.FileType.File
-        ]
+        }
 
     def folders(self, folder: str, /) -> Sequence[str]:
         return sorted(

@@ -1,6 +1,6 @@
 """The contract of every store for an archive's files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -40,6 +40,10 @@ class Store(Protocol):
 
     def files(self, folder: str, /) -> Sequence[str]:
         """Return the paths of all files below a folder of the root; none if the folder does not exist."""
+        ...
+
+    def sizes(self, folder: str, /) -> Mapping[str, int]:
+        """Like `files`, with the bytes that each file has."""
         ...
 
     def folders(self, folder: str, /) -> Sequence[str]:
