@@ -36,6 +36,10 @@ class Watchdog:
     run: str
     _looked_ns: int = 0
     _asked: "Future[Mapping[int, tuple[int, ...]]] | None" = None
+    _asked_for: int = -1
+    """The statement for which the server was asked."""
+    _held: dict[int, int] = field(default_factory=dict)
+    """For each session that was held outside of a transaction then, its next statement."""
     _acted_for: int = -1
     """The statement for which sessions were rolled back or let go, and how often."""
     _acts: int = 0
@@ -164,6 +168,13 @@ class Watchdog:
             for number, session in self.player.links.by_backend.items()
             if session.doing is Doing.PLAYING
         ]
+        self._asked_for = owner.playing
+        self._held = {
+            number: session.queue[0]
+            for number, session in self.player.sessions.items()
+            if session.is_held and session.queue and session.link is not None
+            if not session.link.in_transaction
+        }
         self._asked = self.helper.ask(self.helper.control.blockers, backends)
 
     def _owner(self) -> Session | None:
@@ -180,7 +191,9 @@ class Watchdog:
         player, owner = self.player, self._owner()
         if owner is None or owner.link is None or owner.doing is not Doing.PLAYING:
             return
-        waiting, seen = [owner.link.backend], set[int]()
+        if owner.playing != self._asked_for:
+            return
+        waiting, seen, has_acted = [owner.link.backend], set[int](), False
         while waiting:
             backend = waiting.pop()
             if backend in seen:
@@ -194,10 +207,15 @@ class Watchdog:
                 continue
             if not (session.is_held or session.waits_for_log):
                 continue
-            if self._acted_too_often(owner):
+            is_idle = session.link is not None and not session.link.in_transaction
+            is_idle = is_idle and bool(session.queue)
+            if is_idle and session.queue[0] != self._held.get(session.number):
+                continue  # It ended its statement after the server was asked, and may hold nothing now.
+            if not has_acted and self._acted_too_often(owner):
                 self._give_up_order()
                 return
-            if session.link is not None and not session.link.in_transaction and session.queue:
+            has_acted = True
+            if is_idle:
                 # Its lock is that of its session, and on the source only what comes next gave it back.
                 player.let_pass(session)
                 return
