@@ -49,6 +49,7 @@ def decode(word: str, data: bytes, url: str | None = None) -> Any:
         ("uuid", b"0f8fad5b-d9cb-469f-a165-70867728950e", "0f8fad5b-d9cb-469f-a165-70867728950e"),
         ("uuid", uuid.UUID(int=5).bytes, str(uuid.UUID(int=5))),
         ("json", b'{"a": [1, null]}', {"a": [1, None]}),
+        ("json", b'{"a": [1e400, -1e999, 1e4]}', {"a": ["1e400", "-1e999", 10_000.0]}),
         ("base64", b"\xff\x00", "/wA="),
         ("hex", b"\xff\x00", "ff00"),
     ],

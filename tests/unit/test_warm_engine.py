@@ -296,6 +296,30 @@ def test_a_socket_that_greets_as_another_version_is_asked_to_end(clean, tmp_path
     assert heard == [client.STOP]
 
 
+@pytest.mark.parametrize(
+    "greeting",
+    [b"[]", b"5", b'"x"', b"null", b"{", b'{"pid": "1"}', b'{"pid": null}', b'{"pid": 1e30}', b'{"jvm": -1}',
+     b'{"idle_s": NaN}', b'{"started_ms": 1e20}', b"[" * 100_000, b"\xff"],
+)  # fmt: skip
+def test_who_greets_as_no_engine_does_is_none(clean, tmp_path, greeting):
+    clean.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = handover.folder()
+    with (
+        local_socket.private_folder(path, make=True) as handle,
+        local_socket.listening(handle, path) as listener,
+    ):
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                local_socket.send(connection, client.HELLO, greeting)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        assert client.greeted() is None
+        thread.join()
+
+
 def test_a_reference_that_the_engine_cannot_follow_ends_the_command_there(monkeypatch):
     from playhead import secrets
 

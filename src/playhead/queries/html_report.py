@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from playhead.printable import printable
+
 _STYLE: Final = """
 :root { color-scheme: light dark; --then: #8a8f98; --now: #2f6fdb; --beside: #c98a1b; --bad: #c0392b; }
 @media (prefers-color-scheme: dark) { :root { --then: #9aa0aa; --now: #6fa3ff; --beside: #e3b04b; --bad: #ff7b6b; } }
@@ -46,8 +48,8 @@ def page_of(report: Mapping[str, Any]) -> str:
         ("played again by the watchdog", f"{report['played_again']:,}"),
     ]
     parts = [
-        f"<h1{tone}>{escape(report['verdict'])}</h1>",
-        f"<p>{escape(report['proof']['verdict'])}</p>",
+        f"<h1{tone}>{_safe(report['verdict'])}</h1>",
+        f"<p>{_safe(report['proof']['verdict'])}</p>",
         _table(("what", "value"), facts),
         "<h2>Latency by query, p95</h2>",
         f'<p class="legend">{"".join(map(_legend, names))}</p>',
@@ -106,9 +108,9 @@ def _plans(row: Mapping[str, Any]) -> list[str]:
     """Return the query plans of a query that became slower."""
     shown = [(name, row[name]) for name in ("beside", "target") if name in row]
     return [
-        f"<h2>Query plan, {row['slower']} times slower</h2>",
-        f"<p><code>{escape(row['query'])}</code></p>",
-        *(f"<h3>{name}</h3><pre>{escape(plan)}</pre>" for name, plan in shown),
+        f"<h2>Plan of what became {row['slower']} times slower</h2>",
+        f"<p><code>{_safe(row['query'])}</code></p>",
+        *(f"<h3>{name}</h3><pre>{_safe(plan)}</pre>" for name, plan in shown),
     ]
 
 
@@ -129,10 +131,15 @@ def _ms(us: int | None) -> float | str:
     return "" if us is None else us / 1_000
 
 
+def _safe(text: str) -> str:
+    """Return a text for HTML; direction marks and controls become escapes, as on a terminal."""
+    return escape(printable(text))
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     if not rows:
         return "<p>None.</p>"
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    head = "".join(f"<th>{_safe(name)}</th>" for name in heads)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -140,7 +147,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, int | float):
         return f'<td class="n">{value:,{"" if isinstance(value, int) else ".2f"}}</td>'
-    return f"<td><code>{escape(str(value))}</code></td>"
+    return f"<td><code>{_safe(str(value))}</code></td>"
 
 
 def _shortened(text: str) -> str:
@@ -157,7 +164,9 @@ def _bars(queries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     drawn = []
     for at, row in enumerate(rows):
         top = at * row_height
-        drawn.append(f'<text x="0" y="{top + 15}">{escape(_shortened(row["query"]))}</text>')
+        drawn.append(
+            f'<text x="0" y="{top + 15}">{_safe(_shortened(printable(row["query"])))}</text>'
+        )
         for number, name in enumerate(names):
             us = row[f"{name}_p95_us"]
             if us is not None:

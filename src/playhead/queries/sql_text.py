@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from playhead.queries.outside import outside_of
 from playhead.queries.sql_tokens import tokens_of
+from playhead.querylog.text_cache import cached_if_short
 
 _MOST_WORDS = 6
 _BEGINS = (("BEGIN",), ("START", "TRANSACTION"))
@@ -129,7 +129,7 @@ class SqlText:
         return was_open
 
 
-@lru_cache(maxsize=4096)
+@cached_if_short(4096)
 def read_sql(text: str, *, escapes: bool = False) -> SqlText:
     """Split a text into its statements, by tokens; `escapes` if standard_conforming_strings is off."""
     parts: list[Part] = []

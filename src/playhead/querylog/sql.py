@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from playhead.errors import MissingPiece
 from playhead.querylog.reach import reach_of, texts_run_by
+from playhead.querylog.text_cache import cached_if_short
 
 _KEPT: Final = 16_384
 LONGEST: Final = 1 << 20
@@ -176,7 +177,7 @@ def first_word(text: str) -> str:
     return found[1].lower() if found else ""
 
 
-@lru_cache(maxsize=_KEPT)
+@cached_if_short(_KEPT)
 def fingerprint(text: str) -> str:
     """Return an identifier that is equal for all texts of one query with different values."""
     try:
@@ -185,7 +186,7 @@ def fingerprint(text: str) -> str:
         return "x" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:15]
 
 
-@lru_cache(maxsize=_KEPT)
+@cached_if_short(_KEPT)
 def normalized(text: str) -> str:
     """Return the text with `$1`, `$2` in place of its values; only its first word if it cannot be parsed."""
     try:
@@ -194,7 +195,7 @@ def normalized(text: str) -> str:
         return f"(not understood: {first_word(text) or 'nothing'} …)"
 
 
-@lru_cache(maxsize=_KEPT)
+@cached_if_short(_KEPT)
 def understand(text: str) -> Understanding:
     """Parse a text; one that cannot be parsed counts as writing."""
     try:

@@ -64,9 +64,15 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON")
 
 
+def _float(text: str) -> float | str:
+    """Return the number; its text where it is larger than numbers here can be, because JSON has no Infinity."""
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
 def _json(data: bytes) -> Any:
     try:
-        return json.loads(_string(data), parse_constant=_refuse_constant)
+        return json.loads(_string(data), parse_constant=_refuse_constant, parse_float=_float)
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
@@ -278,8 +277,11 @@ def _report(run: Run, made: QueryReplay, outcome: QueryOutcome, checks: list[Che
     if run.values["report"] is not None:
         from playhead.queries.html_report import page_of
 
-        save = private_files.write if has_literals else Path.write_text
-        save(run.values["report"], page_of(document))
+        file, page = run.values["report"], page_of(document)
+        if has_literals:
+            private_files.write(file, page)
+        else:
+            file.write_text(page, encoding="utf-8")
         run.output.say(f"the report is saved in {run.values['report']}")
     if run.values["junit"] is not None:
         run.values["junit"].write_text(junit_of(outcome, states), encoding="utf-8")

@@ -25,6 +25,14 @@ from playhead.host.runtimes import command_of
 HELLO, COMMAND, RUN_ID, ANSWER, END, ALONE = b"H", b"C", b"I", b"A", b"E", b"O"
 SIGNAL, STOP = b"S", b"Q"
 ANSWERS_WITHIN_S = 3.0
+NUMBERS = {
+    "pid": 1 << 31,
+    "jvm": 1 << 31,
+    "started_ms": 1 << 47,
+    "idle_s": 1 << 47,
+    "commands": 1 << 47,
+}
+"""What an engine says of itself in numbers, and below which limits."""
 _CODES: dict[int, int] = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
 # The engine forks, so no library may start threads when it is loaded.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
@@ -87,10 +95,20 @@ def greeted() -> tuple[socket.socket, dict[str, Any]] | None:
         if kind != HELLO:
             raise Gone("the engine did not send its status first")
         connection.settimeout(None)
-        return connection, json.loads(content)
-    except (OSError, ValueError):  # the engine is ending or overloaded
+        return connection, _greeting(json.loads(content))
+    except (OSError, ValueError, RecursionError):  # it is ending, has too much to do, or is none
         connection.close()
         return None
+
+
+def _greeting(said: object) -> dict[str, Any]:
+    """Return what an engine of any version may say of itself."""
+    if isinstance(said, dict) and all(
+        type(said.get(name, 0)) in (int, float) and 0 <= said.get(name, 0) < most
+        for name, most in NUMBERS.items()
+    ):
+        return said
+    raise Gone("it greets as no engine does")
 
 
 def leave_engine() -> None:

@@ -70,10 +70,10 @@ def stop(run: Run) -> None:
     connection, said = found
     with connection:
         local_socket.send(connection, client.STOP)
-    gone = wait_until(lambda: not _is_alive(said["pid"]), deadline_s=_ENDED_WITHIN_S, every_s=0.05)
-    run.output.say(
-        "the engine has ended" if gone else "the engine ends when its commands have finished"
+    gone = "pid" in said and wait_until(
+        lambda: not _is_alive(said["pid"]), deadline_s=_ENDED_WITHIN_S, every_s=0.05
     )
+    run.output.say("the engine has ended" if gone else "the engine ends with the commands that run")
 
 
 def _status() -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ def _status() -> dict[str, Any] | None:
         return None
     connection, said = found
     connection.close()
-    return said
+    return said if said.keys() >= {"version", *client.NUMBERS} else None
 
 
 def _is_alive(process: int) -> bool:
