@@ -96,6 +96,23 @@ def test_a_password_for_postgresql(said: list[str], address: str, is_warned: boo
     assert "pass@" not in "".join(said)
 
 
+@pytest.mark.parametrize(
+    ("address", "is_warned"),
+    [
+        ("host=db.example hostaddr=127.0.0.1 password=pass", False),
+        ("host=db.example,far.example hostaddr=127.0.0.1, password=pass", True),
+        ("host=,db.example hostaddr=127.0.0.1, password=pass", True),
+        ("host=db.example,db.example hostaddr=127.0.0.1,10.0.0.1 password=pass", True),
+        ("host=a.example,localhost hostaddr=127.0.0.1, password=pass", False),
+    ],
+)
+def test_hosts_and_their_addresses_are_paired(
+    said: list[str], address: str, is_warned: bool
+) -> None:
+    checked(address)
+    assert len(said) == is_warned
+
+
 def test_what_the_environment_says_of_postgresql_counts(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from playhead.files.source import FilesSource
 from playhead.files.stores.s3 import S3Store
 from playhead.files.target import FilesTarget
 from playhead.host.runtimes import find_java, find_spark_home
+from playhead.postgres.query_link import address_of
+from playhead.postgres.replay_server import PostgresServer
 from playhead.postgres.server import ask
 from playhead.postgres.service_file import group_in, service_of
 from playhead.postgres.session import open_session
@@ -203,6 +205,26 @@ def test_a_password_of_an_address_goes_to_the_server_of_its_service(
     with pytest.raises(DatabaseUnavailable):
         ask(f"postgresql://me:{PASSWORD}@/db?service=own")
     assert listener.brought()
+
+
+@pytest.mark.parametrize(
+    ("url", "variables"),
+    [
+        ("postgresql://u@127.0.0.1:1,127.0.0.2:2/d?load_balance_hosts=random", {}),
+        ("host=127.0.0.1,127.0.0.2 dbname=d", {}),
+        ("hostaddr=127.0.0.1,127.0.0.2 dbname=d", {}),
+        ("postgresql:///d", {"PGHOST": "127.0.0.1,127.0.0.2"}),
+        ("postgresql:///d?service=two", {}),
+    ],
+)
+def test_queries_are_played_on_one_server(monkeypatch, tmp_path, url, variables):
+    (tmp_path / "services").write_text("[two]\nhost=127.0.0.1,127.0.0.2\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    server = PostgresServer(url)
+    for call in (server.control, lambda: server.database, lambda: address_of(url, major=17)):
+        with pytest.raises(UsageError, match="on one server, and host"):
+            call()
 
 
 @pytest.mark.parametrize("key", ["sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile"])

@@ -1,17 +1,20 @@
 """A connection that never blocks its thread: libpq on a selector, for thousands of sessions in one loop."""
 
 import marshal
+import os
 import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg import conninfo, pq
 
 from playhead import secrets
+from playhead.errors import UsageError
 from playhead.postgres.server import APPLICATION, checked
+from playhead.postgres.service_file import service_of
 from playhead.server import LOST, Answer, Link, LinkLost
 
 _CONNECT_WITHIN_S: Final = 10
@@ -34,16 +37,30 @@ def address_of(url: str, *, major: int) -> bytes:
 
     `major` is the server's version, because a server refuses settings that it does not know.
     """
-    given = checked(url)
+    given = one_server(url)
     defaults = {"connect_timeout": str(_CONNECT_WITHIN_S), "application_name": APPLICATION}
     known = [name for version, name in _NO_TIMEOUTS if version <= major]
     defaults["options"] = " ".join(f"-c {name}=0" for name in known)
     return conninfo.make_conninfo("", **(defaults | given)).encode()
 
 
+def one_server(url: str) -> dict[str, Any]:
+    """Return the options of an address; refuse several hosts, between which sessions would be spread."""
+    given = checked(url)
+    of_service = service_of(given) or {}
+    for key, variable in (("host", "PGHOST"), ("hostaddr", "PGHOSTADDR")):
+        found = str(given.get(key) or of_service.get(key) or os.environ.get(variable) or "")
+        if "," in found:
+            raise UsageError(
+                f"queries are played on one server, and {key} names several: {found}",
+                hint="name one server; --beside takes a second one",
+            )
+    return given
+
+
 def database_of(url: str) -> str:
     """Return the database of an address, as libpq understands it."""
-    given = checked(url)
+    given = one_server(url)
     defaults = {each.keyword: each.val for each in pq.Conninfo.get_defaults()}
     user = given.get("user") or (defaults.get(b"user") or b"").decode()
     return str(given.get("dbname") or (defaults.get(b"dbname") or b"").decode() or user)

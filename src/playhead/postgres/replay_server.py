@@ -14,7 +14,7 @@ from playhead.postgres.errors import NotAllowed
 from playhead.postgres.explain import open_explainer
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.own_table import OwnTable
-from playhead.postgres.query_link import QueryLink, address_of, database_of
+from playhead.postgres.query_link import QueryLink, address_of, database_of, one_server
 from playhead.postgres.query_marks import MARKS, TABLE_OF_MARKS, Marks
 from playhead.postgres.session import Session, open_session
 from playhead.postgres.terms import Replays, SavedTerms
@@ -300,6 +300,7 @@ class PostgresServer(Server):
         return database_of(self.url)
 
     def control(self) -> PostgresControl:
+        one_server(self.url)
         return PostgresControl(self.url)
 
     def linker(self, facts: ServerFacts, *, has_checksums: bool) -> Callable[[], QueryLink]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,10 @@ def _warn_of_password(given: Mapping[str, Any]) -> None:
     hosts = said("host", "PGHOST").split(",")
     file = said("passfile", "PGPASSFILE") or "~/.pgpass"
     if said("password", "PGPASSWORD") or _has_password_for(hosts, file):
-        reached = said("hostaddr", "PGHOSTADDR") or ",".join(hosts)
-        exposed_logins.of_postgres(reached.split(","), said("sslmode", "PGSSLMODE") or "prefer")
+        # libpq pairs the two lists, and an empty entry of the one means that of the other.
+        addresses = said("hostaddr", "PGHOSTADDR").split(",")
+        reached = [address or host for address, host in zip_longest(addresses, hosts, fillvalue="")]
+        exposed_logins.of_postgres(reached, said("sslmode", "PGSSLMODE") or "prefer")
 
 
 def _has_password_for(hosts: Sequence[str], file: str) -> bool:
