@@ -33,11 +33,7 @@ class AlreadyCommitted(Refused):
 
 
 class OutOfOrder(AlreadyCommitted):
-    """A slice was sent out of order; nothing was written.
-
-    As with `AlreadyCommitted`, another run is ahead or this one is too early: the ledger knows what
-    is next.
-    """
+    """A slice was sent out of order; nothing was written. The ledger knows which one is next."""
 
     def __init__(
         self, replay_id: str, *, found: Slice, committed: Slice | None, needed: int | None = None
@@ -399,8 +395,5 @@ class KeepsFiles(Protocol):
     """A target that keeps records in files, which its ledger names and other programs can remove."""
 
     def lost_files(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
-        """Return the committed slices whose file is missing or has another size, with its name and the reason.
-
-        The contents are not read.
-        """
+        """Return the slices whose file is missing or has another size, by a listing alone, with the reason."""
         ...

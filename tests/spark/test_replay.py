@@ -586,7 +586,10 @@ def test_of_two_plans_that_were_made_first_the_second_is_asked_for_when_it_runs(
 
 
 def test_a_table_whose_gap_was_filled_meanwhile_is_not_appended_to_unasked(deck: Deck) -> None:
-    topic, table = deck.laps(40), deck.table("car text, _partition int, _offset bigint")
+    topic, table = (
+        deck.laps(40),
+        deck.table("car text, _topic text, _partition int, _offset bigint"),
+    )
     ends = (f"kafka:{topic}", f"postgres:{table}")
     stopped = deck.plan(*ends, pace="10/s")
     replay_id = stopped.plan.replay_id

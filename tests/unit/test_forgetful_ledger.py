@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from playhead.errors import Unavailable
-from playhead.replay import runner as running
+from playhead.replay import patience
 from playhead.replay.guards import LedgerForgot
 from playhead.replay.journal import DONE, Journal
 from playhead.task.job import Job
@@ -20,8 +20,8 @@ TEN = [record(offset, 100 * offset) for offset in range(10)]
 @pytest.fixture(autouse=True, scope="module")
 def _impatient() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "_FIRST_WAIT_S", 0.001)
-        patch.setattr(running, "_LONGEST_WAIT_S", 0.002)
+        patch.setattr(patience, "_FIRST_WAIT_S", 0.001)
+        patch.setattr(patience, "_LONGEST_WAIT_S", 0.002)
         yield
 
 

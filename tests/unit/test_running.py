@@ -22,6 +22,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.record import Record, Slice
 from playhead.records import Records
+from playhead.replay import patience
 from playhead.replay import runner as running
 from playhead.replay.assemble import ends
 from playhead.replay.guards import (
@@ -58,8 +59,8 @@ TEN = [record(offset, 100 * offset) for offset in range(10)]
 def _impatient() -> Iterator[None]:
     """A server that is away for one commit is back at once, so there is nothing to wait for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "_FIRST_WAIT_S", 0.001)
-        patch.setattr(running, "_LONGEST_WAIT_S", 0.002)
+        patch.setattr(patience, "_FIRST_WAIT_S", 0.001)
+        patch.setattr(patience, "_LONGEST_WAIT_S", 0.002)
         yield
 
 

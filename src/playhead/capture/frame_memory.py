@@ -1,16 +1,16 @@
 """Limits the memory of buffered frames: incomplete ones, and those that the receiver does not read.
 
-A frame is passed on when it is whole, so half of one has to be held, and a client that sends halves, or
-reads nothing of what it asked for, could fill the memory. When there is too much of it only the end that
-holds some for the longest time may go on; it becomes whole, or it is ended: for standing still, or because
-it takes too long while all others wait.
+A frame is forwarded when it is complete, so incomplete frames are buffered. A client that sends partial frames,
+or does not read its responses, could fill the memory. Above the limit, only the side that has buffered bytes
+for the longest time may continue: it completes its frame, or its connection is closed, because it is stalled
+or because the others have waited for too long.
 """
 
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-_WHY = "frames on their way fill the memory"
+_WHY = "buffered frames fill the memory"
 MOST_S: Final = 30.0
 """How long the first end may take while the memory is full; single bytes would keep it forever."""
 
@@ -79,7 +79,7 @@ class Halves:
         stands = (first, self._held[first])
         if stands == self._stood:
             self._stood = None
-            first.give_up(f"it stood still while {_WHY}")
+            first.give_up(f"it was stalled while {_WHY}")
         elif self._clock() - self._first_since_s >= MOST_S:
             first.give_up(f"its frame was not complete after {MOST_S:g} s, while {_WHY}")
         else:

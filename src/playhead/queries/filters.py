@@ -28,7 +28,7 @@ FILTERS = {
 }
 IN_PART = {
     CUT: "their transaction began before the log or the span",
-    LEDGER: "they change the ledger of replays itself",
+    LEDGER: "they change the ledger of replays",
     UNCLEAR: "it is not certain what the text does: the parser does not know it, or reads other statements",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }

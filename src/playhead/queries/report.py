@@ -126,12 +126,12 @@ def _tables(outcome: QueryOutcome) -> str:
     if outcome.rules.order == "session":
         return "can differ, because --order session keeps no order between sessions"
     if not outcome.is_equal:
-        return "can differ, because of what was not played as on the source"
+        return "can differ, because some statements were not played as on the source"
     if ignored := outcome.count("ignored"):
         return f"can differ: {ignored:,} statements failed here only, and were ignored (-i)"
     tape = outcome.workload.tape
     doubtful = max(tape.uncertain_writes, tape.overlaps.plain)
-    text = "as on the source, but for clocks, random numbers, sequences"
+    text = "as on the source, except for clocks, random numbers, sequences"
     text += " and what was read while another transaction ended"
     if outcome.results.played_again:
         text += " or in a transaction that was played again"

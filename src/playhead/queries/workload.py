@@ -38,8 +38,8 @@ def notes_of(
     if counts.lost:
         yield Note("lost-rows", f"{counts.lost:,} rows of sessions are missing in the log")
     if workload.log.misplaced:
-        text = f"{workload.log.misplaced:,} rows stand behind rows that were written later: "
-        yield Note("misplaced-rows", f"{text}their order is not known")
+        text = f"{workload.log.misplaced:,} rows come after rows that were written later: "
+        yield Note("misplaced-rows", f"{text}their order is unknown")
     if foreign := counts.rows[RowOutcome.ANOTHER_LANGUAGE]:
         text = f"{foreign:,} rows cannot be read: the server does not write English; "
         yield Note("language", f"{text}set lc_messages = 'C'")
@@ -52,7 +52,7 @@ def notes_of(
         yield Note("unread", f"{count:,} rows cannot be read: {why}")
     if counts.open_at_begin:
         text = f"{counts.open_at_begin:,} sessions were open before the log begins: "
-        yield Note("open-before", f"{text}their settings, such as search_path, are not known")
+        yield Note("open-before", f"{text}their settings, such as search_path, are unknown")
     if order == "commit" and tape.overlaps.plain:
         text = f"{tape.overlaps.plain:,} writes outside of transactions ran at the same time as others: "
         yield Note(

@@ -109,7 +109,7 @@ def _number(found: object) -> int | None:
         digits = found.isascii() and found.isdecimal() and len(found) < 19
         found = int(found) if digits else None
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < MOST_LINE:
-        raise NotARow("its line number is no number")
+        raise NotARow("the line number is not a number")
     return found
 
 

@@ -61,7 +61,7 @@ UNPLAYABLE = {
     "no-parameters": "the log does not contain the parameters",
     "torn-parameters": "the shipper has split the parameters, and they cannot be joined again",
     "fastpath": "a function call by the fast-path protocol",
-    "ambiguous-name": "the name of a prepared statement hides where its text begins",
+    "ambiguous-name": "the name of the prepared statement makes the beginning of its text uncertain",
     NOT_ENDED: "the server crashed before the log shows their end: they may have been committed, or not",
     "no-text": "the log does not contain the text of the statement",
 }

@@ -76,7 +76,7 @@ def _row(found: re.Match[str], parts: dict[str, str]) -> LogRow:
     at = have.get("m") or have.get("t")
     line = have.get("l")
     if line is not None and int(line) >= MOST_LINE:
-        raise NotARow("its line number is no number")
+        raise NotARow("the line number is not a number")
     return LogRow(
         time_us=time_us(at) if at is not None else epoch_us(have["n"] or ""),
         session=have.get("c") or have.get("p") or "",

@@ -15,6 +15,7 @@ from playhead.terms import Terms, differing_ends
 
 COPIED_BEFORE, COPIED_MEANWHILE = "copied-before", "copied-meanwhile"
 _MOST_SAID = 3
+_TOPIC = "_topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def appended_by_others(target: Target, plan: Plan) -> str:
     topics = sorted({slice_.topic for slice_ in left})
     if not begun or not left or not target.has_offsets(topics):
         return ""
+    if not target.columns_there(topics, [_TOPIC]):
+        return ""  # the rows of another topic have the same offsets
     held = target.held_offsets(left)
     found = sum(map(held.count, topics))
     return f"{found:,} of the offsets that it lacks are in the table already" if found else ""

@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
-from playhead.host.clock import Backoff, sleep_unless
+from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
 from playhead.host.threads import BackgroundCall
 from playhead.ledger import Entry, remaining
+from playhead.note import Note
 from playhead.pace import ScheduleError, horizon_of
 from playhead.plan import Plan
 from playhead.proof import Proof, Took, prove
@@ -37,6 +38,7 @@ from playhead.replay.partition_work import (
     split,
     times_of,
 )
+from playhead.replay.patience import Patience
 from playhead.source import Source
 from playhead.task.commit_order import refuse_broken_order
 from playhead.task.job import Job, Pacing, PartitionWork
@@ -46,8 +48,6 @@ from playhead.task.start_barrier import StartBarrier
 SLICE_RECORDS = "PLAYHEAD_SLICE_RECORDS"
 _LOOK_EVERY_S = 0.1
 _PROGRESS_EVERY_S = 1.0
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 10.0
 _CANCELLED_WITHIN_S = 20.0
 # The time for a paced run's tasks to start, connect and read ahead, without a common barrier.
 _START_DELAY_NS = 2_500_000_000
@@ -133,17 +133,13 @@ class Runner:
                 refuse_another_target(self.ends.target, self.plan)
                 if self.journal.committed(replay_id):
                     self._look()  # Before the terms are written again into an emptied ledger.
-                notes = self.ends.target.prepare(replay_id, self.plan.target, self.plan.terms())
-                for note in notes:
-                    self.say(note.text)
+                terms = self.plan.terms()
+                notes = self._say(self.ends.target.prepare(replay_id, self.plan.target, terms))
                 abort_point("run.prepared")
                 entries = self._until_done()
                 if self.plan.planned and not self._reports:
                     self.say(f"replay {replay_id} was done before; nothing was written now")
-                copied = copied_meanwhile(self.ends.target, self.plan)
-                for note in copied:
-                    self.say(note.text)
-                notes = [*notes, *copied]
+                notes += self._say(copied_meanwhile(self.ends.target, self.plan))
             except BaseException as exc:
                 state = FAILED if isinstance(exc, Exception) else STOPPED
                 state = STOPPED if isinstance(exc, Stopped) else state
@@ -156,9 +152,14 @@ class Runner:
             self.journal.note(replay_id, state, proof=proof.as_document())
         return proof
 
+    def _say(self, notes: Sequence[Note]) -> list[Note]:
+        for note in notes:
+            self.say(note.text)
+        return list(notes)
+
     def _until_done(self) -> Sequence[Entry]:
         """Run job after job; wait for unavailable servers as long as there is progress."""
-        patience = _Backoff(self.patience_s)
+        patience = Patience(self.patience_s)
         is_first, away = True, ""
         while True:
             try:
@@ -203,7 +204,7 @@ class Runner:
         """Return how many planned offsets are committed."""
         return self.plan.planned - sum(map(len, left))
 
-    def _wait(self, patience: "_Backoff", away: str) -> None:
+    def _wait(self, patience: Patience, away: str) -> None:
         if patience.is_over:
             # The last job may have made progress before the outage.
             with suppress(Unavailable):
@@ -361,34 +362,6 @@ class Runner:
         for report in self._reports:
             merged.merge(ScheduleError.from_document(report["schedule"]))
         return {"pace": self.plan.request.pace, **merged.summary()}
-
-
-@dataclass(slots=True)
-class _Backoff:
-    """The waits between jobs without progress."""
-
-    most_s: float
-    waited_s: float = 0.0
-    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S))
-    done: int = -1
-
-    @property
-    def is_over(self) -> bool:
-        return self.waited_s + self.backoff.next_s > self.most_s
-
-    def heed(self, done: int) -> bool:
-        """Note the progress; start over with short waits if there is any."""
-        if done == self.done:
-            return False
-        self.done, self.waited_s = done, 0.0
-        self.backoff.start_over()
-        return True
-
-    def take(self) -> float:
-        """Return the next wait."""
-        seconds = self.backoff.take()
-        self.waited_s += seconds
-        return seconds
 
 
 def _limits() -> Limits:
