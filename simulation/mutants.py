@@ -96,8 +96,8 @@ MUTANTS = (
         (
             Change(
                 "time_span.py",
-                "    if resolved.to_ms is None or asked.is_to_end:\n        return TimeSpan(partitions)\n",
-                "    return TimeSpan(partitions)\n",
+                "    if resolved.to_ms is None or asked.is_to_end:\n",
+                "    if True:\n",
             ),
         ),
     ),

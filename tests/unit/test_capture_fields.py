@@ -275,7 +275,7 @@ def test_headers_are_counted_before_they_are_made():
     many = their_set([(0, b"k", b"v", [("", None)] * 2_000)])
     sets, (reason,), _ = record_sets(many * 2, Bounds(entries=3_000))
     assert [len(each.get("records", ())) for each in sets] == [1, 0]
-    assert "2,000 entries, where 998 more are read" in reason
+    assert "2,000 entries; the limit that is left is 998" in reason
     assert sets[1]["undecoded"]["reason"] == reason
 
 

@@ -23,7 +23,7 @@ def verdict(outcome: QueryOutcome) -> str:
     counted = [*_counted(outcome), *_compared(outcome)]
     counts = [f"{count:,} {name}" for name, count in counted]
     counts += ["no statement was played"] * outcome.is_idle
-    return f"{word}: {', '.join(counts) or 'nothing was there to play'}"
+    return f"{word}: {', '.join(counts) or 'there was no statement to play'}"
 
 
 def _counted(outcome: QueryOutcome) -> list[tuple[str, int]]:
