@@ -3,20 +3,17 @@
 import io
 import json
 from dataclasses import dataclass, field
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
 import fastavro
-from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
 from playhead import decoding
 from playhead.decoding import Kinds
+from playhead.schemas.avro_exact import DECIMAL, TIME_MICROS, TIME_MILLIS, guard, with_exact_types
 from playhead.schemas.avro_limits import AvroLimits
 from playhead.schemas.registry import Registry, Schema
 
-# fastavro rounds a decimal with more digits than its schema allows; this one keeps all digits.
-_DECIMAL, _EXACT_DECIMAL = "decimal", "playhead-decimal"
 _KINDS: Final = {
     "boolean": decoding.BOOLEAN,
     "int": decoding.INTEGER,
@@ -30,36 +27,17 @@ _KINDS: Final = {
     "record": decoding.JSON,
     "array": decoding.JSON,
     "map": decoding.JSON,
-    f"bytes-{_EXACT_DECIMAL}": decoding.DECIMAL,
-    f"fixed-{_EXACT_DECIMAL}": decoding.DECIMAL,
+    f"bytes-{DECIMAL}": decoding.DECIMAL,
+    f"fixed-{DECIMAL}": decoding.DECIMAL,
     "string-uuid": decoding.UUID,
     "int-date": decoding.DATE,
-    "int-time-millis": decoding.CLOCK_TIME,
-    "long-time-micros": decoding.CLOCK_TIME,
+    f"int-{TIME_MILLIS}": decoding.CLOCK_TIME,
+    f"long-{TIME_MICROS}": decoding.CLOCK_TIME,
     "long-timestamp-millis": decoding.INSTANT,
     "long-timestamp-micros": decoding.INSTANT,
     "long-local-timestamp-millis": decoding.LOCAL_TIME,
     "long-local-timestamp-micros": decoding.LOCAL_TIME,
 }
-
-
-_CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-# A scale of a billion would be written as that many zeros, and the time to convert bytes grows with
-# their square. No database has such decimals.
-_MOST_SCALE, _MOST_DECIMAL_BYTES = 20_000, 20_000
-
-
-def _read_decimal(data: bytes, schema: Any, _: Any = None) -> Decimal:
-    if len(data) > _MOST_DECIMAL_BYTES:
-        raise ValueError(
-            f"a decimal of {len(data):,} bytes, needed at most {_MOST_DECIMAL_BYTES:,}"
-        )
-    unscaled = Decimal(int.from_bytes(data, "big", signed=True))
-    return unscaled.scaleb(-schema.get("scale", 0), _CONTEXT)
-
-
-for _base in ("bytes", "fixed"):
-    LOGICAL_READERS[f"{_base}-{_EXACT_DECIMAL}"] = _read_decimal
 
 
 _MOST_REFERENCES: Final = 300
@@ -78,7 +56,7 @@ class AvroReader:
     def of(cls, registry: Registry, schema: Schema) -> "AvroReader":
         named: dict[str, Any] = {}
         _name_references(registry, schema, named, set())
-        parsed = _parsed(schema, named)
+        parsed = guard(_parsed(schema, named), named)
         return cls(parsed, AvroLimits(parsed, named), named)
 
     def read(self, data: bytes) -> Any:
@@ -131,27 +109,9 @@ def _name_references(
 
 def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
     try:
-        document = _with_exact_decimals(json.loads(schema.text))
+        document = with_exact_types(json.loads(schema.text))
         return fastavro.parse_schema(document, named_schemas=named)
     except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"invalid schema: {exc}") from exc
     except RecursionError as exc:
         raise ValueError("the schema is nested too deeply") from exc
-
-
-def _with_exact_decimals(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_with_exact_decimals(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    copy = {name: _with_exact_decimals(each) for name, each in node.items()}
-    if node.get("logicalType") == _EXACT_DECIMAL:
-        del copy["logicalType"]  # Decimals within limits are ours; Avro ignores unknown ones.
-    scale = node.get("scale", 0)
-    if node.get("logicalType") == _DECIMAL and type(scale) is int and scale >= 0:
-        if scale > _MOST_SCALE:
-            raise ValueError(
-                f"the schema has a decimal of scale {scale}, needed at most {_MOST_SCALE}"
-            )
-        copy["logicalType"] = _EXACT_DECIMAL
-    return copy

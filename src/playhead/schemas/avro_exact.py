@@ -1,0 +1,164 @@
+"""Makes fastavro refuse what it would read as another value: indexes, integers and times outside their bounds.
+
+fastavro takes the last symbol for -1, wraps times, and rounds decimals. The readers and lists here are
+part of the parsed schema, so that ordinary values need no second reading.
+"""
+
+import io
+from collections.abc import Callable
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from functools import cache
+from typing import Any, Final
+
+import fastavro
+from fastavro.read import LOGICAL_READERS
+
+DECIMAL: Final = "playhead-decimal"
+TIME_MILLIS: Final = "playhead-time-millis"
+TIME_MICROS: Final = "playhead-time-micros"
+_INT: Final = "playhead-int"
+_OURS: Final = {"decimal": DECIMAL, "time-millis": TIME_MILLIS, "time-micros": TIME_MICROS}
+_CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+# A scale of a billion would be written as that many zeros, and the time to convert bytes grows with
+# their square. No database has such decimals.
+_MOST_SCALE, _MOST_DECIMAL_BYTES = 20_000, 20_000
+_SECONDS_OF_DAY: Final = 86_400
+_INT_BOUND: Final = 2**31
+
+
+class _Choices(list[Any]):
+    """The types of a union, or the symbols of an enum, for an index that is not below 0.
+
+    For an index below 0, fastavro asks for the length, and for nothing else. `refuses_below_zero`
+    tests that the installed fastavro does.
+    """
+
+    def __len__(self) -> int:
+        raise ValueError("the bytes do not fit the schema")
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@cache
+def refuses_below_zero() -> bool:
+    """Return whether unions and enums of a guarded schema refuse an index below 0."""
+    for kind in (["null", "string"], {"type": "enum", "name": "E", "symbols": ["A", "B"]}):
+        record = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
+        named: dict[str, Any] = {}
+        schema = guard(fastavro.parse_schema(record, named_schemas=named), named)
+        try:
+            fastavro.schemaless_reader(io.BytesIO(b"\x01\x00"), schema, None)
+        except ValueError:
+            continue
+        return False
+    return True
+
+
+def _read_decimal(data: bytes, schema: Any, _: Any = None) -> Decimal:
+    if len(data) > _MOST_DECIMAL_BYTES:
+        raise ValueError(
+            f"a decimal of {len(data):,} bytes, needed at most {_MOST_DECIMAL_BYTES:,}"
+        )
+    unscaled = Decimal(int.from_bytes(data, "big", signed=True))
+    return unscaled.scaleb(-schema.get("scale", 0), _CONTEXT)
+
+
+def _read_int(data: int, _: Any = None, __: Any = None) -> int:
+    if -_INT_BOUND <= data < _INT_BOUND:
+        return data
+    raise ValueError(f"an int of {data}, needed at most 32 bits")
+
+
+def _time_reader(original: Callable[..., Any], units: int) -> Callable[..., Any]:
+    most = _SECONDS_OF_DAY * units
+
+    def read(data: int, schema: Any, other: Any = None) -> Any:
+        if 0 <= data < most:
+            return original(data, schema, other)
+        raise ValueError(f"a time of {data}, needed from 0 to {most - 1}")
+
+    return read
+
+
+for _base in ("bytes", "fixed"):
+    LOGICAL_READERS[f"{_base}-{DECIMAL}"] = _read_decimal
+LOGICAL_READERS[f"int-{_INT}"] = _read_int
+LOGICAL_READERS[f"int-{TIME_MILLIS}"] = _time_reader(LOGICAL_READERS["int-time-millis"], 1000)
+LOGICAL_READERS[f"long-{TIME_MICROS}"] = _time_reader(LOGICAL_READERS["long-time-micros"], 10**6)
+
+
+def with_exact_types(node: Any) -> Any:
+    """Return a schema's document with our decimals and times instead of fastavro's."""
+    if isinstance(node, list):
+        return [with_exact_types(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    copy = {name: with_exact_types(each) for name, each in node.items()}
+    logical = node.get("logicalType")
+    if not isinstance(logical, str):
+        return copy
+    if logical.startswith("playhead-"):
+        del copy["logicalType"]  # Types within limits are ours; Avro ignores unknown ones.
+    scale = node.get("scale", 0)
+    if logical == "decimal" and isinstance(scale, int) and scale > _MOST_SCALE:
+        raise ValueError(f"the schema has a decimal of scale {scale}, needed at most {_MOST_SCALE}")
+    if logical in _OURS and isinstance(scale, int) and scale >= 0:
+        copy["logicalType"] = _OURS[logical]
+    return copy
+
+
+def is_final(schema: Any) -> bool:
+    """Return whether fastavro uses a parsed schema unchanged: it parses all but records again."""
+    return isinstance(schema, dict) and "__fastavro_parsed" in schema
+
+
+def guard(schema: Any, named: dict[str, Any]) -> Any:
+    """Return a parsed schema whose unions, enums and ints accept nothing outside their bounds.
+
+    Changes its records, arrays, maps and enums in place, because `named` has the same ones. Without
+    `is_final`, a schema stays unchanged.
+    """
+    if not is_final(schema):
+        return schema
+    waiting = [schema, *named.values()]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += [each for each in node]  # noqa: C416 - its length is not for the asking
+        elif isinstance(node, dict) and id(node) not in seen:
+            seen.add(id(node))
+            waiting += _guard_inside(node)
+    return _guarded(schema)
+
+
+def _guard_inside(node: dict[str, Any]) -> list[Any]:
+    """Guard what a type consists of, and return these types."""
+    kind = node["type"]
+    if kind == "enum":
+        node["symbols"] = _Choices(each for each in node["symbols"])
+        return []
+    if kind in ("record", "error"):
+        places, name = node["fields"], "type"
+    elif kind in ("array", "map"):
+        places, name = [node], "items" if kind == "array" else "values"
+    else:
+        return []
+    for place in places:
+        place[name] = _guarded(place[name])
+    return [place[name] for place in places]
+
+
+def _guarded(node: Any) -> Any:
+    if isinstance(node, list):
+        return _Choices(_guarded(each) for each in node)
+    if node == "int":
+        return {"type": "int", "logicalType": _INT}
+    if isinstance(node, dict) and node["type"] == "int" and not _is_bounded(node):
+        return {**node, "logicalType": _INT}
+    return node
+
+
+def _is_bounded(node: dict[str, Any]) -> bool:
+    return f"int-{node.get('logicalType')}" in LOGICAL_READERS

@@ -1,0 +1,190 @@
+"""Avro bytes that the decoder would read as another value, or as far more than they are, are refused."""
+
+import datetime
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playhead.schemas.avro import AvroReader
+from playhead.schemas.avro_limits import MOST_EMPTY_VALUES, AvroLimits, _Walk
+from playhead.schemas.lossless_json import dumped
+from playhead.schemas.registry import Schema
+from tests.unit.test_avro_limits import number, reader
+
+MOST = f"more than {MOST_EMPTY_VALUES:,} empty values"
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+UNION = ["null", "int", "string"]
+MILLIS = {"type": "int", "logicalType": "time-millis"}
+MICROS = {"type": "long", "logicalType": "time-micros"}
+
+
+def record(fields, name="R"):
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": each, "type": type_} for each, type_ in fields.items()],
+    }
+
+
+def array(items):
+    return {"type": "array", "items": items}
+
+
+def decimal(scale):
+    return {"type": "bytes", "logicalType": "decimal", "precision": 20_000, "scale": scale}
+
+
+def many(item: bytes, times: int) -> bytes:
+    return number(times) + item * times + number(0)
+
+
+NULLS = record({"b": "boolean", **{f"n{n}": "null" for n in range(9000)}})
+BOMBS = [
+    pytest.param(array(NULLS), many(b"\x01", 400), id="nulls beside one byte"),
+    pytest.param(array(["null", NULLS]), many(number(1) + b"\x01", 400), id="in a union"),
+    pytest.param({"type": "map", "values": NULLS}, many(number(1) + b"k\x01", 400), id="in a map"),
+    pytest.param(array(array(NULLS)), many(many(b"\x01", 1), 400), id="in arrays of arrays"),
+    pytest.param(record({"a": array(NULLS)}, "S"), many(b"\x01", 400), id="in a record"),
+    pytest.param(array(decimal(20_000)), many(number(1) + b"\x01", 20_000), id="decimals"),
+    pytest.param(array(["null", decimal(900)]), many(number(1) + number(0), 20_000), id="scale"),
+    pytest.param(
+        record({f"d{n}": decimal(20_000) for n in range(5000)}),
+        number(0) * 5000,
+        id="many decimals",
+    ),
+    pytest.param(array(record({"n" * 9000: "boolean"})), many(b"\x01", 400), id="a long name"),
+    pytest.param(
+        array({"type": "enum", "name": "E", "symbols": ["A", "B" * 9000]}),
+        many(number(1), 400),
+        id="a long symbol",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "data"), BOMBS)
+def test_a_few_bytes_do_not_become_a_large_value(schema, data):
+    for outer in (schema, record({"f": schema}, "Outer")):
+        with pytest.raises(ValueError, match=MOST):
+            reader(outer).read(data)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        pytest.param(array(decimal(38)), many(number(0), 50_000), id="zeros"),
+        pytest.param(
+            array(record({f"a_name_as_long_as_names_are_{n}": ["null", "int"] for n in range(9)})),
+            many(number(0) * 9, 20_000),
+            id="fields without values",
+        ),
+        pytest.param(array(NULLS), many(b"\x01", 1), id="one of many fields"),
+        pytest.param(decimal(20_000), number(1) + b"\x01", id="one decimal of the largest scale"),
+    ],
+)
+def test_large_values_of_every_day_are_read(schema, data):
+    assert reader(schema).read(data)
+    assert reader(record({"f": schema}, "Outer")).read(data)["f"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 12), st.integers(0, 3), st.integers(0, 200), st.booleans())
+def test_a_value_that_is_not_walked_would_have_passed(nulls, booleans, scale, is_union):
+    """The schema alone decides for all values, so it may never allow what the walk would refuse."""
+    fields = {f"n{n}": "null" for n in range(nulls)} | {f"b{n}": "boolean" for n in range(booleans)}
+    item = record({**fields, "d": decimal(scale)})
+    made = reader(record({"a": array(["null", item] if is_union else item)}, "Outer"))
+    data = many((number(1) if is_union else b"") + b"\x01" * booleans + number(0), 11_000)
+    try:
+        _Walk(made.named, data).run(made.schema)
+    except ValueError:
+        assert AvroLimits(made.schema, made.named)._can_exceed
+
+
+OUTSIDE = [
+    pytest.param(UNION, number(-1) + number(1) + b"a", id="union -1"),
+    pytest.param(UNION, number(-2) + number(5), id="union -2"),
+    pytest.param(UNION, number(3), id="union 3"),
+    pytest.param(UNION, number(2**32), id="union 2**32"),
+    pytest.param(ENUM, number(-1), id="enum -1"),
+    pytest.param(ENUM, number(2), id="enum 2"),
+    pytest.param(ENUM, number(2**32), id="enum 2**32"),
+    pytest.param("int", number(2**31), id="int above"),
+    pytest.param("int", number(-(2**31) - 1), id="int below"),
+    pytest.param({"type": "int"}, number(2**40), id="int in an object"),
+    pytest.param({"type": "int", "logicalType": "lap"}, number(2**40), id="int with a meaning"),
+    pytest.param({"type": "int", "logicalType": "date"}, number(2**40), id="date"),
+    pytest.param("long", b"\xff" * 10 + b"\x01", id="long of 11 bytes"),
+    pytest.param("long", b"\xff" * 9 + b"\x02", id="long of 65 bits"),
+    pytest.param("int", b"\x80" * 20 + b"\x01", id="int of 21 bytes"),
+    pytest.param(MILLIS, number(-1), id="time-millis -1"),
+    pytest.param(MILLIS, number(86_400_000), id="time-millis of a day"),
+    pytest.param(MILLIS, number(2**40), id="time-millis 2**40"),
+    pytest.param(MICROS, number(-1), id="time-micros -1"),
+    pytest.param(MICROS, number(-(2**63)), id="time-micros -2**63"),
+    pytest.param(MICROS, number(86_400_000_000), id="time-micros of a day"),
+    pytest.param(array("int"), number(-(2**63)) + number(0) + number(0), id="a count of -2**63"),
+]
+PLACES = [
+    pytest.param(lambda each: (each, b"", b""), id="alone"),
+    pytest.param(lambda each: (record({"f": each}), b"", b""), id="field"),
+    pytest.param(lambda each: (array(each), number(1), number(0)), id="item"),
+    pytest.param(
+        lambda each: ({"type": "map", "values": each}, number(1) + number(1) + b"k", number(0)),
+        id="map",
+    ),
+    pytest.param(
+        lambda each: (record({"r": record({"f": each}, "Inner")}), b"", b""), id="inner record"
+    ),
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("schema", "data"), OUTSIDE)
+def test_a_number_outside_its_bounds_is_no_other_value(schema, data, place):
+    outer, before, after = place(schema)
+    made = AvroReader.of(None, Schema("AVRO", json.dumps(outer)))
+    with pytest.raises(ValueError, match=r"."):
+        made.read(before + data + after)
+    with pytest.raises(
+        ValueError, match=r"."
+    ):  # The second value of a schema is read no differently.
+        made.read(before + data + after)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "found"),
+    [
+        (UNION, number(2) + number(1) + b"a", "a"),
+        (["null", ENUM], number(1) + number(1), "B"),
+        ("int", number(-(2**31)), -(2**31)),
+        ("int", number(2**31 - 1), 2**31 - 1),
+        ("long", number(-(2**63)), -(2**63)),
+        ("long", number(2**63 - 1), 2**63 - 1),
+        ("long", b"\x8e" + b"\x80" * 8 + b"\x00", 7),
+        ("bytes", number(40) + b"\xff" * 40, b"\xff" * 40),
+        ("string", number(40) + "я".encode() * 20, "я" * 20),
+        (MILLIS, number(86_399_999), datetime.time(23, 59, 59, 999_000)),
+        (MICROS, number(0), datetime.time(0)),
+    ],
+)
+@pytest.mark.parametrize("place", PLACES)
+def test_the_bounds_themselves_are_read(schema, data, found, place):
+    outer, before, after = place(schema)
+    shown = dumped(reader(outer).read(before + data + after))
+    assert dumped(found) in shown
+
+
+def test_a_schema_used_twice_by_its_name_is_guarded_in_both_places():
+    fields = record({"a": record({"f": ["null", ENUM]}, "Inner"), "b": "Inner", "c": "E"})
+    good = number(1) + number(1) + number(0) + number(0)
+    assert reader(fields).read(good) == {"a": {"f": "B"}, "b": {"f": None}, "c": "A"}
+    for bad in (good[:2] + number(-1) + number(1) + good[3:], good[:3] + number(-1)):
+        with pytest.raises(ValueError, match="do not fit the schema"):
+            reader(fields).read(bad)
+
+
+def test_schemas_with_unions_enums_integers_and_times_are_not_walked():
+    schema = record({"u": UNION, "e": ENUM, "i": "int", "t": MILLIS, "a": array(["null", "int"])})
+    assert not reader(schema).limits._can_exceed
