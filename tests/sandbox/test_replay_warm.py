@@ -84,7 +84,10 @@ def warm(
     long_tape: str,
     tmp_path: Path,
     start_playhead: Callable[..., "subprocess.Popen[str]"],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Warm]:
+    # An engine runs no command whose Java has other options.
+    monkeypatch.delenv("JDK_JAVA_OPTIONS")
     deck = replace(servers, schema=schema)
     settings(tmp_path, deck)
     it = Warm(deck, long_tape, tmp_path, start_playhead)

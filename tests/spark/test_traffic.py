@@ -125,7 +125,7 @@ def test_what_is_not_understood_is_named_in_plan_and_proof(
     for told in (planned.plan.source.notes, proof.notes):
         unread = [note.text for note in told if note.code == UNREAD]
         assert len(unread) == 2
-        assert "raw.jsonl:2: FetchResponse: records as str, not decoded" in unread[0]
+        assert "raw.jsonl:2: FetchResponse: the records are str and not decoded" in unread[0]
     assert any("they were not captured" in note.text for note in proof.notes)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import SqlText
 from playhead.queries.sql_tokens import for_parser
-from playhead.queries.transactions import CUT, FAILED, SEVERAL, is_unread
+from playhead.queries.transactions import CUT, FAILED, PERHAPS_KEPT, SEVERAL, TOO_MANY, is_unread
 from playhead.querylog import sql as parsed
 from playhead.querylog.reach import LEDGER
 from playhead.querylog.statement import UNPLAYABLE, Act, Statement
@@ -30,6 +30,8 @@ IN_PART = {
     CUT: "their transaction began before the log or the span",
     LEDGER: "they change the ledger of replays",
     UNCLEAR: "it is not certain what the text does: the parser does not know it, or reads other statements",
+    PERHAPS_KEPT: "CALL, or DO with COMMIT or CALL, that failed: what it had committed is in no log",
+    TOO_MANY: "a text with more than 65,000 transactions",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}

@@ -121,11 +121,14 @@ class Engine:
     def check(self) -> None:
         """Refuse a transform that Spark cannot understand, before anything runs."""
         if self._transform is not None:
+            from playhead.spark import own_session
             from playhead.spark.failures import of_the_engine
             from playhead.spark.transform import check
 
             try:
-                check(self.session(), self._transform)
+                spark = self.session()
+                with own_session.tagged(spark, self._tag):
+                    check(spark, self._transform)
             except PlayheadError:
                 raise
             except Exception as exc:

@@ -1,6 +1,7 @@
 """What each run of a process has to itself on the engine that they share: a session, and a tag on its jobs."""
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,8 +17,32 @@ def with_own_settings(spark: "SparkSession") -> "SparkSession":
 
     Over Spark Connect a process has one session, so its runs share the settings.
     """
-    is_shared = hasattr(spark, "_jsparkSession") and attached.lent() is None
-    return spark.newSession() if is_shared else spark
+    if not hasattr(spark, "_jsparkSession") or attached.lent() is not None:
+        return spark
+    made = spark.newSession()
+    _own.add(made)
+    return made
+
+
+_own: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
+
+
+@contextmanager
+def _active_as_before() -> Iterator[None]:
+    """Leave active the session that is: PySpark makes the one active that reads a table of ours."""
+    from pyspark.sql import SparkSession
+
+    before = SparkSession._activeSession
+    if before is None or before in _own:
+        before = SparkSession._instantiatedSession
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # An engine that has died has none.
+            if before is not None and SparkSession._activeSession is not before:
+                SparkSession._activeSession = before
+                module = SparkSession._get_j_spark_session_class(before._jvm)
+                module.setActiveSession(before._jsparkSession)
 
 
 @contextmanager
@@ -26,7 +51,8 @@ def tagged(spark: "SparkSession", tag: str) -> Iterator[None]:
     jobs = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
     jobs.addJobTag(tag) if jobs is not None else spark.addTag(tag)
     try:
-        yield
+        with _active_as_before() if jobs is not None else contextlib.nullcontext():
+            yield
     finally:
         # An engine that has died meanwhile has no jobs, and its error is the one to report.
         with contextlib.suppress(Exception):
