@@ -160,5 +160,6 @@ def timed(topic: str, partition: int, *times: int) -> list[Record]:
 
 def wait_for_topic(connection: KafkaConnection, topic: str) -> None:
     with Admin(connection) as admin:
-        found = wait_until(lambda: topic in admin.cluster().topics, deadline_s=60, every_s=0.2)
+        # A shipper that begins anew reads all that the server's log has from earlier tests.
+        found = wait_until(lambda: topic in admin.cluster().topics, deadline_s=180, every_s=0.2)
     assert found, f"there is no topic {topic}"
