@@ -27,6 +27,16 @@ def unpacked(*packages: str) -> Path:
         return folder
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise NoPackages("this is no Debian system: apt-get is missing")
+    # Nobody else may put programs there, whatever the umask is; the user of a test's server may run them.
+    before = os.umask(0o022)
+    try:
+        _unpack(packages, folder)
+    finally:
+        os.umask(before)
+    return folder
+
+
+def _unpack(packages: tuple[str, ...], folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as name:
         temporary = Path(name)
@@ -41,7 +51,6 @@ def unpacked(*packages: str) -> Path:
             _run("dpkg-deb", "-x", str(package), "files", folder=temporary)
         if not folder.exists():
             (temporary / "files").rename(folder)
-    return folder
 
 
 def _run(*command: str, folder: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playhead import decoding
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.avro_limits import MOST_EMPTY_VALUES, AvroLimits, _Walk
 from playhead.schemas.lossless_json import dumped
@@ -118,6 +119,9 @@ OUTSIDE = [
     pytest.param("long", b"\xff" * 10 + b"\x01", id="long of 11 bytes"),
     pytest.param("long", b"\xff" * 9 + b"\x02", id="long of 65 bits"),
     pytest.param("int", b"\x80" * 20 + b"\x01", id="int of 21 bytes"),
+    pytest.param("boolean", b"\x02", id="boolean 2"),
+    pytest.param({"type": "boolean"}, b"\xff", id="boolean in an object"),
+    pytest.param(["null", "boolean"], number(1) + b"\x80", id="boolean in a union"),
     pytest.param(MILLIS, number(-1), id="time-millis -1"),
     pytest.param(MILLIS, number(86_400_000), id="time-millis of a day"),
     pytest.param(MILLIS, number(2**40), id="time-millis 2**40"),
@@ -165,6 +169,8 @@ def test_a_number_outside_its_bounds_is_no_other_value(schema, data, place):
         ("long", b"\x8e" + b"\x80" * 8 + b"\x00", 7),
         ("bytes", number(40) + b"\xff" * 40, b"\xff" * 40),
         ("string", number(40) + "я".encode() * 20, "я" * 20),
+        ("boolean", b"\x01", True),
+        (["null", "boolean"], number(1) + b"\x00", False),
         (MILLIS, number(86_399_999), datetime.time(23, 59, 59, 999_000)),
         (MICROS, number(0), datetime.time(0)),
     ],
@@ -185,6 +191,21 @@ def test_a_schema_used_twice_by_its_name_is_guarded_in_both_places():
             reader(fields).read(bad)
 
 
+def test_a_guarded_boolean_is_still_a_boolean_for_tables():
+    fields = {"b": "boolean", "n": ["null", "boolean"], "o": {"type": "boolean"}}
+    assert set(reader(record(fields)).kinds().values()) == {decoding.BOOLEAN}
+    assert set(reader(record(fields)).kinds()) == {"b", "n", "o"}
+
+
 def test_schemas_with_unions_enums_integers_and_times_are_not_walked():
-    schema = record({"u": UNION, "e": ENUM, "i": "int", "t": MILLIS, "a": array(["null", "int"])})
+    schema = record(
+        {
+            "u": UNION,
+            "e": ENUM,
+            "i": "int",
+            "t": MILLIS,
+            "b": "boolean",
+            "a": array(["null", "int"]),
+        }
+    )
     assert not reader(schema).limits._can_exceed

@@ -2,18 +2,24 @@
 
 import contextlib
 import os
+import re
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 import playhead.capture.proxy
 from playhead.capture import frame_memory
+from tests.fix_commands import COMMAND
 from tests.kafka_bytes import set_of
 from tests.unit.test_capture_proxy import (
     Bench,
+    asked,
     made_up_answers,
     produce_frame,
     produce_many,
@@ -50,6 +56,119 @@ def test_who_sends_byte_after_byte_while_memory_is_full_is_ended(bench, monkeypa
     counts, _ = bench.ended(proxy)
     assert any("not complete after 1 s" in each for each in counts.troubles)
     assert any("fill the memory (--max-memory)" in each for each in counts.troubles)
+
+
+class _Dribbler:
+    """A side that sends another byte whenever somebody looks, and never completes its frame."""
+
+    def __init__(self, halves: frame_memory.Halves, held_bytes: int) -> None:
+        self.halves, self.held_bytes = halves, held_bytes
+        self.is_held_back = False
+        self.gave_up: str | None = None
+
+    def hold_back(self, why: str) -> None:
+        self.is_held_back = True
+
+    def let_go(self, why: str) -> None:
+        self.is_held_back = False
+
+    def give_up(self, why: str) -> None:
+        self.gave_up = why
+        self.halves.gone(self)
+
+
+def test_many_that_dribble_one_after_the_other_stop_the_others_for_a_minute_at_most():
+    now_s = 0.0
+    halves = frame_memory.Halves(1_000_000, lambda _: None, clock=lambda: now_s)
+    ends = [_Dribbler(halves, 40_000) for _ in range(100)]
+    for end in ends:
+        halves.changed(end)
+    assert halves.is_full
+    while halves.is_full and now_s < 3_600:
+        now_s += 1.0
+        first = next(end for end in ends if end.gave_up is None)
+        first.held_bytes += 1
+        halves.changed(first)
+        halves.look()
+    assert now_s <= 61, "thirty seconds for the first, and half of it for each next one"
+    left = [end for end in ends if end.gave_up is None]
+    assert len(left) in (11, 12)
+    assert not any(end.is_held_back for end in left)
+
+
+def test_who_sends_all_the_time_gets_all_its_time_again_when_memory_was_free():
+    now_s = 0.0
+    halves = frame_memory.Halves(1_000, lambda _: None, clock=lambda: now_s)
+    for _ in range(2):
+        slow, small = _Dribbler(halves, 1_200), _Dribbler(halves, 10)
+        halves.changed(slow)
+        halves.changed(small)
+        for _ in range(29):
+            now_s += 1.0
+            slow.held_bytes += 1
+            halves.changed(slow)
+            halves.look()
+        assert slow.gave_up is None
+        now_s += 1.0
+        slow.held_bytes += 1
+        halves.changed(slow)
+        halves.look()
+        assert slow.gave_up is not None
+        assert "30 s" in slow.gave_up
+        assert not halves.is_full
+        halves.gone(small)
+
+
+def test_idle_connections_leave_room_for_who_has_something_to_ask(bench, monkeypatch):
+    monkeypatch.setattr(playhead.capture.proxy, "_MOST_CONNECTIONS", 20)
+    broker = bench.broker(made_up_answers)
+    proxy = bench.proxy(broker)
+    busy = bench.client(proxy.doors.port)
+    for _ in range(60):
+        bench.client(proxy.doors.port)
+        assert busy.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+        assert proxy.counts().open_connections <= 20
+    late = bench.client(proxy.doors.port)
+    assert late.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    counts, _ = bench.ended(proxy)
+    assert counts.connections == 62
+    assert any("more than 20 are open (ulimit -n)" in each for each in counts.troubles)
+
+
+def test_a_proxy_that_may_open_few_files_still_serves_who_comes_last(bench, tmp_path):
+    broker = bench.broker(made_up_answers)
+    command = [*COMMAND, "capture", "--upstream", f"127.0.0.1:{broker.port}", "--listen"]
+    command += ["127.0.0.1:0", "--out", str(tmp_path / "out"), "-o", "json"]
+    limited = ["sh", "-c", 'ulimit -n 400; exec "$@"', "sh", *command]
+    with subprocess.Popen(limited, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = takewhile(bool, iter(process.stderr.readline, ""))
+            found = next(filter(None, map(re.compile(r"at 127\.0\.0\.1:(\d+)").search, lines)))
+            for _ in range(30):
+                for _ in range(10):
+                    bench.client(int(found[1]))
+                client = bench.client(int(found[1]))
+                assert client.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+        finally:
+            process.terminate()
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_so_many_connections_are_open_as_files_may_be():
+    """In a process of its own, because the limit of this one must stay."""
+    code = (
+        "import resource, sys; limits = int(sys.argv[1]), int(sys.argv[2]);"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, limits);"
+        "from playhead.capture.proxy import _most_connections;"
+        "print(_most_connections(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+
+    def found(soft: int, hard: int) -> str:
+        command = [sys.executable, "-c", code, str(soft), str(hard)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert found(400, 400) == "72 400 400"
+    assert found(400, 1_256) == "500 1256 1256"
 
 
 def test_a_request_larger_than_brokers_take_ends_its_connection(bench):

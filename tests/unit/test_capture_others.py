@@ -28,6 +28,7 @@ FIND_COORDINATOR = 10
 def test_requests_that_nobody_answers_stop_nobody_for_long(bench, monkeypatch, count):
     """Small ones cost more than their bytes; a few large ones hold everybody back until they end."""
     monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(playhead.capture.proxy, "_UNANSWERED_S", 0.2)
     broker = bench.broker(
         lambda api, *said: None if api == API_VERSIONS else made_up_answers(api, *said)
     )

@@ -19,6 +19,7 @@ import pytest
 
 import playhead.capture.proxy
 import playhead.capture.relay
+from playhead.capture import frame_memory
 from playhead.capture.address import HostPort
 from playhead.capture.address_rewrite import rewritten
 from playhead.capture.counts import Counts
@@ -486,6 +487,7 @@ def test_block_holds_requests_back_until_somebody_writes_again(bench):
 def test_halves_of_frames_fill_no_more_than_the_memory_and_stop_nobody_for_long(bench, monkeypatch):
     """Fifteen clients that begin a frame of 20 MB and never end it; the others' traffic goes on."""
     monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(frame_memory, "STALLED_S", 0.4)
     broker = bench.broker(made_up_answers)
     proxy = bench.proxy(broker, memory_bytes=8 << 20)
     halves = [bench.client(proxy.doors.port) for _ in range(15)]
@@ -512,6 +514,7 @@ def test_halves_of_frames_fill_no_more_than_the_memory_and_stop_nobody_for_long(
 @pytest.mark.slow  # fills the memory that a proxy may use
 def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(bench, monkeypatch):
     monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(frame_memory, "STALLED_S", 0.4)
     large = produce_frame(-1, set_of(os.urandom(12 << 20)))
 
     def much(api: int, version: int, correlation: int, frame: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Logs that are followed: whatever happens to their files, each row is given out once, or its loss is named."""
 
 import gzip
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.queries.log_file import LogFile
+from playhead.queries.log_file import LogFile, open_log
 from playhead.queries.log_folder import KeptLog, LogFolder
 from playhead.querylog.cutting import cutter_of, rows_of
 from playhead.querylog.located import LocatedRow
@@ -238,3 +239,51 @@ def test_a_row_longer_than_what_is_read_at_once(tmp_path: Path, follow: Follow) 
     follower = follow(log)
     follower.catch_up()
     assert follower.given[-1] == row
+
+
+@pytest.mark.parametrize("way", ["file", "folder", "later", "packed"])
+def test_a_link_out_of_the_folder_is_named_and_not_read(
+    way: str, tmp_path: Path, follow: Follow
+) -> None:
+    """The server's user, who may write to the folder, has a shipper with more rights read another file."""
+    secret, logs = tmp_path / "secret", tmp_path / "log"
+    secret.mkdir()
+    logs.mkdir()
+    data = CSV[0].read_bytes()
+    (secret / "a.csv").write_bytes(gzip.compress(data) if way == "packed" else data)
+    follower = follow(logs / "*" / "*.csv" if way == "folder" else logs / "*.csv")
+    if way == "later":
+        (logs / "a.csv").write_bytes(CSV[1].read_bytes())
+        follower.catch_up()
+        assert follower.given == rows(CSV[1].read_bytes())
+        (logs / "a.csv").unlink()
+    if way == "folder":
+        (logs / "sub").symlink_to(secret)
+    else:
+        (logs / "a.csv").symlink_to(secret / "a.csv")
+    before = len(follower.given)
+    for _ in range(3):
+        follower.catch_up()
+    assert len(follower.given) == before
+    assert follower.folder.unreadable
+    assert sum(f"a link out of {logs}" in each for each in follower.said) == 1
+
+
+def test_a_link_to_another_log_of_the_folder_is_the_same_log(
+    tmp_path: Path, follow: Follow
+) -> None:
+    """Some servers keep a link to the newest log; and the folder itself may be a link of the user's."""
+    logs = tmp_path / "data" / "log"
+    logs.mkdir(parents=True)
+    (logs / "a.csv").write_bytes(CSV[0].read_bytes())
+    (logs / "current.csv").symlink_to("a.csv")
+    (tmp_path / "link").symlink_to(logs)
+    follower = follow(tmp_path / "link" / "*.csv")
+    follower.catch_up()
+    assert follower.given == rows(CSV[0].read_bytes())
+    assert not follower.folder.unreadable
+
+
+def test_a_pipe_in_the_place_of_a_log_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    assert open_log(tmp_path / "a.csv", KNOWN_PREFIXES, tmp_path) is None

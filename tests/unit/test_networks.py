@@ -69,16 +69,30 @@ def test_nobody_is_let_in_by_leaving_the_list_out():
         ["::/0"],
         ["10.0.0.0/8", "::/0"],
         ["0.0.0.0/1", "128.0.0.0/1"],
+        ["0.0.0.0/1", "128.0.0.0/2"],
+        # All public addresses but those near the loopback's.
+        ["0.0.0.0/2", "64.0.0.0/3", "128.0.0.0/1"],
+        ["8.0.0.0/7"],
+        ["8.0.0.0/8", "9.0.0.0/9"],
         ["::/1", "8000::/2", "c000::/2", "10.0.0.0/8"],
+        ["2000::/3"],
+        ["2001::/16", "2002:8000::/17"],
     ],
 )
-def test_everybody_is_not_a_list_of_who_may_come(texts):
-    with pytest.raises(UsageError, match="would accept everyone"):
+def test_strangers_are_not_a_list_of_who_may_come(texts):
+    with pytest.raises(UsageError, match="would accept strangers"):
         need_allowed(Networks.parse(texts), anywhere=True)
 
 
-def test_half_of_all_addresses_of_each_kind_are_a_list():
-    need_allowed(Networks.parse(["0.0.0.0/1", "::/1"]), anywhere=True)
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"],
+        ["17.0.0.0/8", "100.64.0.0/10", "2001::/16"],
+    ],
+)
+def test_private_networks_and_one_organisations_are_a_list(texts):
+    need_allowed(Networks.parse(texts), anywhere=True)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 A frame is forwarded when it is complete, so incomplete frames are buffered. A client that sends partial frames,
 or does not read its responses, could fill the memory. Above the limit, only the side that has buffered bytes
 for the longest time may continue: it completes its frame, or its connection is closed, because it is stalled
-or because the others have waited for too long.
+or because the others have waited for too long. Each one that had to be closed halves the time of the next, and
+after a few of them all are closed that fill the memory: many connections cannot block the others for longer,
+together, than twice the time of one.
 """
 
 import time
@@ -13,6 +15,9 @@ from typing import Final, Protocol
 _WHY = "buffered frames fill the memory"
 MOST_S: Final = 30.0
 """How long the first end may take while the memory is full; single bytes would keep it forever."""
+STALLED_S: Final = 10.0
+"""How long the first end may send or read nothing while the memory is full."""
+_MOST_WAITED_FOR: Final = 5
 
 
 class End(Protocol):
@@ -38,7 +43,10 @@ class Halves:
         self._first: End | None = None
         self._first_since_s = 0.0
         self._held: dict[End, int] = {}
-        self._stood: tuple[End, int] | None = None
+        self._first_held = 0
+        self._moved_at_s = 0.0
+        self._closed = 0
+        """How many had to be closed since the memory is full."""
         self.total_bytes = 0
         self.is_full = False
 
@@ -53,10 +61,7 @@ class Halves:
         if self.total_bytes > self._most:
             self._fill(end)
         elif self.is_full and self.total_bytes <= self._most // 2:
-            self.is_full = False
-            self._stood = None
-            for each in self._held:
-                each.let_go(_WHY)
+            self._let_all_go()
         if self.is_full and not now:
             end.let_go(_WHY)
             self._let_first_go()
@@ -70,25 +75,33 @@ class Halves:
         self._note_first()
 
     def look(self) -> None:
-        """Called now and then: while memory is full, end the first for standing still, or after `MOST_S`."""
+        """Called now and then: while memory is full, close the first end if it is stalled or too slow."""
         self._note_first()
-        first = self._first
+        first, now_s = self._first, self._clock()
         if first is None:
-            self._stood = None
             return
-        stands = (first, self._held[first])
-        if stands == self._stood:
-            self._stood = None
-            first.give_up(f"it was stalled while {_WHY}")
-        elif self._clock() - self._first_since_s >= MOST_S:
-            first.give_up(f"its frame was not complete after {MOST_S:g} s, while {_WHY}")
+        if self._held[first] != self._first_held:
+            self._first_held, self._moved_at_s = self._held[first], now_s
+        share = 0.5**self._closed
+        if now_s - self._moved_at_s >= STALLED_S * share:
+            why = f"it was stalled while {_WHY}"
+        elif now_s - self._first_since_s >= MOST_S * share:
+            why = f"its frame was not complete after {MOST_S * share:.3g} s, while {_WHY}"
         else:
-            self._stood = stands
+            return
+        self._closed += 1
+        first.give_up(why)
+        for end in [*self._held]:
+            if not self.is_full or self._closed <= _MOST_WAITED_FOR:
+                break
+            end.give_up(why)
 
     def _note_first(self) -> None:
         first = next(iter(self._held), None) if self.is_full else None
         if first is not self._first:
-            self._first, self._first_since_s = first, self._clock()
+            self._first = first
+            self._first_since_s = self._moved_at_s = self._clock()
+            self._first_held = self._held[first] if first is not None else 0
 
     def _fill(self, end: End) -> None:
         if self.is_full:
@@ -105,6 +118,10 @@ class Halves:
         if first is not None:
             first.let_go(_WHY)
         if self.total_bytes <= self._most // 2:
-            self.is_full = False
-            for each in self._held:
-                each.let_go(_WHY)
+            self._let_all_go()
+
+    def _let_all_go(self) -> None:
+        self.is_full = False
+        self._closed = 0
+        for each in self._held:
+            each.let_go(_WHY)

@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import json
+import resource
 import socket
 import subprocess
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -25,7 +27,11 @@ from playhead.host.runtimes import command_of
 
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
-_LOOK_EVERY_S: Final = 10.0
+_LOOK_EVERY_S: Final = 1.0
+_UNANSWERED_S: Final = 10.0
+_MOST_CONNECTIONS: Final = 10_000
+# A connection has two sockets. The rest is for ports, files, and a hundred clients that are accepted at once.
+_OTHER_HANDLES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,9 @@ class Proxy:
         self.is_holding = False
         self.error: BaseException | None = None
         self.ended = Event()
-        self._relays: set[Relay] = set()
+        self._relays: dict[Relay, None] = {}
+        """The connections; the one that sent or received last is the last one."""
+        self._most_relays = _most_connections()
         self._connections = 0
         self._to_broker = self._to_client = 0
         self._troubles: Counter[str] = Counter()
@@ -126,12 +134,20 @@ class Proxy:
         return self.doors.translate(host, port)
 
     def came(self, relay: Relay) -> int:
-        self._relays.add(relay)
+        if len(self._relays) >= self._most_relays:
+            # Idle connections must not keep others out; a client opens its own again when it needs it.
+            waiting = (each for each in self._relays if not each.is_awaiting)
+            idle = next(waiting, None) or next(iter(self._relays))
+            idle.give_up(f"more than {self._most_relays:,} are open (ulimit -n), and it was idle")
+        self._relays[relay] = None
         self._connections += 1
         return self._connections
 
+    def moved(self, relay: Relay) -> None:
+        self._relays[relay] = self._relays.pop(relay, None)
+
     def left(self, relay: Relay) -> None:
-        self._relays.discard(relay)
+        self._relays.pop(relay, None)
 
     def trouble(self, what: str) -> None:
         if what not in self._troubles and len(self._troubles) >= _MOST_TROUBLES:
@@ -181,11 +197,14 @@ class Proxy:
             await asyncio.to_thread(listening.join)
 
     async def _until_stopped(self, stopping: asyncio.Event) -> None:
+        looked_s = time.monotonic()
         while not stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), _LOOK_EVERY_S)
             self.halves.look()
-            self._look_at_unanswered()
+            if time.monotonic() - looked_s >= _UNANSWERED_S:
+                looked_s = time.monotonic()
+                self._look_at_unanswered()
 
     def _look_at_unanswered(self) -> None:
         """Close a relay whose requests stay unanswered while they fill the memory and block all clients."""
@@ -225,3 +244,15 @@ class Proxy:
         with self._scribe.stdout as lines:
             for line in lines:
                 self._told = json.loads(line)
+
+
+def _most_connections() -> int:
+    """Return how many connections the limit of open files allows; the limit is raised as far as it can be."""
+    wanted = 2 * _MOST_CONNECTIONS + _OTHER_HANDLES
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    if allowed == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(min((allowed - _OTHER_HANDLES) // 2, _MOST_CONNECTIONS), 1)

@@ -52,6 +52,7 @@ class RelayHost(Protocol):
     def admits(self, host: str) -> bool: ...
     def translate(self, host: str, port: int) -> tuple[str, int]: ...
     def came(self, relay: "Relay") -> int: ...
+    def moved(self, relay: "Relay") -> None: ...
     def left(self, relay: "Relay") -> None: ...
     def trouble(self, what: str) -> None: ...
     def passed(self, to_broker: int, to_client: int) -> None: ...
@@ -227,11 +228,17 @@ class Relay:
         for each in (self.client, self.broker):
             if each.transport is not None:
                 each.transport.abort()
+            self._place.halves.gone(each)
 
     @property
     def unanswered_bytes(self) -> int:
         """Memory of the copies of unanswered requests."""
         return sum(each.held_bytes for each in self._in_flight)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Return whether a request has no answer yet."""
+        return bool(self._in_flight)
 
     def stands_still(self) -> bool:
         """Return whether the oldest unanswered request is the same as at the previous call."""
@@ -253,6 +260,7 @@ class Relay:
     def received(self, end: _End, data: bytes) -> None:
         if self.is_closed:
             return
+        self._place.moved(self)
         self._pass_all(end, end.framer.take(data))
 
     def _pass_all(self, end: _End, frames: Iterable[bytes]) -> None:

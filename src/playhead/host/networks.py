@@ -4,10 +4,13 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Final
 
 from playhead.errors import BadValue, UsageError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_MOST_PUBLIC: Final = {4: 1 << 24, 6: 1 << 112}
+"""How many public addresses of a kind can be allowed: an organisation's largest network, 17.0.0.0/8 or 2001::/16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,13 @@ class Networks:
 
     @property
     def is_everybody(self) -> bool:
-        """Return whether the networks together contain all addresses of a kind."""
-        older = (each for each in self.allowed if isinstance(each, ipaddress.IPv4Network))
-        newer = (each for each in self.allowed if isinstance(each, ipaddress.IPv6Network))
-        merged: tuple[Network, ...] = (
-            *ipaddress.collapse_addresses(older),
-            *ipaddress.collapse_addresses(newer),
-        )
-        return any(network.prefixlen == 0 for network in merged)
+        """Return whether strangers are allowed: more public addresses of a kind than an organisation has."""
+        return any(self._public(version) > most for version, most in _MOST_PUBLIC.items())
+
+    def _public(self, version: int) -> int:
+        named: list[Any] = [each for each in self.allowed if each.version == version]
+        merged = ipaddress.collapse_addresses(named)
+        return sum(each.num_addresses for each in merged if each.is_global)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.allowed)) or "this machine alone"
@@ -72,6 +74,6 @@ def need_allowed(networks: Networks, *, anywhere: bool) -> None:
         )
     if networks.is_everybody:
         raise UsageError(
-            f"--allow {networks} would accept everyone who can reach the port",
+            f"--allow {networks} would accept strangers: it contains a large part of all public addresses",
             hint="name only the clients' networks, as in --allow 10.1.0.0/16; repeatable",
         )

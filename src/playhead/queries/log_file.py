@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterable
@@ -26,11 +27,11 @@ _GZIP: Final = b"\x1f\x8b"
 class UnreadableFile(PlayheadError):
     """A log file that cannot be read."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path, reason: str, *, hint: str | None = None) -> None:
         self.path, self.reason = path, reason
         super().__init__(
             f"{path} cannot be read: {reason}",
-            hint="let the server's group read its logs: set log_file_mode = 0640",
+            hint=hint or "let the server's group read its logs: set log_file_mode = 0640",
         )
 
 
@@ -154,14 +155,11 @@ class LogFile:
             self.stream = None
 
 
-def open_log(path: Path, prefixes: tuple[str, ...]) -> LogFile | None:
-    """Open a log; None if there is no file, or no row yet by which the log could be recognised."""
-    try:
-        plain = path.open("rb", buffering=0)
-    except FileNotFoundError:
+def open_log(path: Path, prefixes: tuple[str, ...], folder: Path) -> LogFile | None:
+    """Open a log in this folder; None if there is no file, or no row yet by which it could be recognised."""
+    plain = _opened(path, folder)
+    if plain is None:
         return None
-    except OSError as exc:
-        raise UnreadableFile(path, exc.strerror or str(exc)) from None
     is_packed = plain.read(2) == _GZIP
     plain.seek(0)
     stream = cast(BinaryIO, _unpacking(plain) if is_packed else plain)
@@ -177,6 +175,35 @@ def open_log(path: Path, prefixes: tuple[str, ...]) -> LogFile | None:
         return None
     beginning = found[: first.start + first.length]
     return LogFile(path, beginning, stream, is_packed, prefix, time_us=first.time_us)
+
+
+def _opened(path: Path, folder: Path) -> FileIO | None:
+    """Open a regular file; None if there is none.
+
+    The server's user may write to the folder. A link there must not make a shipper with more rights read
+    a file elsewhere. The path is resolved after opening, because a link can be changed between the two.
+    """
+    try:
+        # A named pipe would block, if it replaces the file at this moment.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise UnreadableFile(path, exc.strerror or str(exc)) from None
+    file = FileIO(handle, "rb")
+    try:
+        real, state = path.resolve(), os.fstat(handle)
+        is_inside = real.is_relative_to(folder.resolve())
+        if stat.S_ISREG(state.st_mode) and is_inside and os.path.samestat(state, real.stat()):
+            return file
+    except OSError:  # The file was replaced meanwhile; the next look opens the new one.
+        is_inside = True
+    file.close()
+    if is_inside:
+        return None
+    raise UnreadableFile(
+        path, f"it is a link out of {folder}", hint=f"name the file itself: {real}"
+    )
 
 
 def _unpacking(plain: FileIO) -> gzip.GzipFile:

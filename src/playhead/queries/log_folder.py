@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from glob import glob
+from glob import glob, has_magic
+from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -45,6 +46,12 @@ class LogFolder:
     _stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict)
     """The state of each file at the last scan."""
 
+    @property
+    def _folder(self) -> Path:
+        """The folder that contains all files of the pattern."""
+        parts = Path(self.pattern).parts[:-1]
+        return Path(*takewhile(lambda part: not has_magic(part), parts))
+
     def look(self) -> None:
         """Scan for new and changed files."""
         new = []
@@ -76,7 +83,7 @@ class LogFolder:
         if self._stamps.get(path) == stamp or not path.is_file():
             return None
         try:
-            log = open_log(path, self.prefixes)
+            log = open_log(path, self.prefixes, self._folder)
         except UnreadableFile as exc:
             if path not in self.unreadable:
                 self.say(f"{exc}")
@@ -139,7 +146,7 @@ class LogFolder:
 
     def _reopened(self, log: LogFile) -> bool:
         self._close_the_oldest()
-        again = open_log(log.path, self.prefixes)
+        again = open_log(log.path, self.prefixes, self._folder)
         if again is not None and again.identity == log.identity:
             log.move_to(again)
             return True

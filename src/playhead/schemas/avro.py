@@ -10,7 +10,14 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from playhead import decoding
 from playhead.decoding import Kinds
-from playhead.schemas.avro_exact import DECIMAL, TIME_MICROS, TIME_MILLIS, guard, with_exact_types
+from playhead.schemas.avro_exact import (
+    BOOLEAN,
+    DECIMAL,
+    TIME_MICROS,
+    TIME_MILLIS,
+    guard,
+    with_exact_types,
+)
 from playhead.schemas.avro_limits import AvroLimits
 from playhead.schemas.registry import Registry, Schema
 
@@ -27,6 +34,7 @@ _KINDS: Final = {
     "record": decoding.JSON,
     "array": decoding.JSON,
     "map": decoding.JSON,
+    f"fixed-{BOOLEAN}": decoding.BOOLEAN,
     f"bytes-{DECIMAL}": decoding.DECIMAL,
     f"fixed-{DECIMAL}": decoding.DECIMAL,
     "string-uuid": decoding.UUID,

@@ -1,7 +1,7 @@
 """Makes fastavro refuse what it would read as another value: indexes, integers and times outside their bounds.
 
-fastavro takes the last symbol for -1, wraps times, and rounds decimals. The readers and lists here are
-part of the parsed schema, so that ordinary values need no second reading.
+fastavro takes the last symbol for -1, wraps times, rounds decimals, and takes any byte but 0 for true. The
+readers and lists here are part of the parsed schema, so that ordinary values need no second reading.
 """
 
 import io
@@ -16,6 +16,7 @@ from fastavro.read import LOGICAL_READERS
 DECIMAL: Final = "playhead-decimal"
 TIME_MILLIS: Final = "playhead-time-millis"
 TIME_MICROS: Final = "playhead-time-micros"
+BOOLEAN: Final = "playhead-boolean"
 _INT: Final = "playhead-int"
 _OURS: Final = {"decimal": DECIMAL, "time-millis": TIME_MILLIS, "time-micros": TIME_MICROS}
 _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -24,6 +25,7 @@ _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _MOST_SCALE, _MOST_DECIMAL_BYTES = 20_000, 20_000
 _SECONDS_OF_DAY: Final = 86_400
 _INT_BOUND: Final = 2**31
+_BOOLEANS: Final = {b"\x00": False, b"\x01": True}
 
 
 class _Choices(list[Any]):
@@ -70,6 +72,12 @@ def _read_int(data: int, _: Any = None, __: Any = None) -> int:
     raise ValueError(f"an int of {data}, needed at most 32 bits")
 
 
+def _read_boolean(data: bytes, _: Any = None, __: Any = None) -> bool:
+    if data in _BOOLEANS:
+        return _BOOLEANS[data]
+    raise ValueError(f"a boolean of byte {data[0]}, needed 0 or 1")
+
+
 def _time_reader(original: Callable[..., Any], units: int) -> Callable[..., Any]:
     most = _SECONDS_OF_DAY * units
 
@@ -84,6 +92,7 @@ def _time_reader(original: Callable[..., Any], units: int) -> Callable[..., Any]
 for _base in ("bytes", "fixed"):
     LOGICAL_READERS[f"{_base}-{DECIMAL}"] = _read_decimal
 LOGICAL_READERS[f"int-{_INT}"] = _read_int
+LOGICAL_READERS[f"fixed-{BOOLEAN}"] = _read_boolean
 LOGICAL_READERS[f"int-{TIME_MILLIS}"] = _time_reader(LOGICAL_READERS["int-time-millis"], 1000)
 LOGICAL_READERS[f"long-{TIME_MICROS}"] = _time_reader(LOGICAL_READERS["long-time-micros"], 10**6)
 
@@ -114,7 +123,7 @@ def is_final(schema: Any) -> bool:
 
 
 def guard(schema: Any, named: dict[str, Any]) -> Any:
-    """Return a parsed schema whose unions, enums and ints accept nothing outside their bounds.
+    """Return a parsed schema whose unions, enums, ints and booleans accept nothing outside their bounds.
 
     Changes its records, arrays, maps and enums in place, because `named` has the same ones. Without
     `is_final`, a schema stays unchanged.
@@ -155,6 +164,9 @@ def _guarded(node: Any) -> Any:
         return _Choices(_guarded(each) for each in node)
     if node == "int":
         return {"type": "int", "logicalType": _INT}
+    if node == "boolean" or (isinstance(node, dict) and node["type"] == "boolean"):
+        # One byte both, and only the reader of a logical type sees the byte as it is.
+        return {"type": "fixed", "name": BOOLEAN, "size": 1, "logicalType": BOOLEAN}
     if isinstance(node, dict) and node["type"] == "int" and not _is_bounded(node):
         return {**node, "logicalType": _INT}
     return node

@@ -186,6 +186,8 @@ class _Walk:
         if kind == "fixed":
             self._at += node["size"]
             return
+        if kind == "boolean" and self._data[self._at : self._at + 1] > b"\x01":
+            raise ValueError(f"a boolean of byte {self._data[self._at]}, needed 0 or 1")
         if kind in _FIXED_SIZES:
             self._at += _FIXED_SIZES[kind]
             return
