@@ -171,6 +171,25 @@ def test_so_many_connections_are_open_as_files_may_be():
     assert found(400, 1_256) == "500 1256 1256"
 
 
+@pytest.mark.slow  # fills the memory that a proxy may use
+def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(bench, monkeypatch):
+    monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(frame_memory, "STALLED_S", 0.4)
+    large = produce_frame(-1, set_of(os.urandom(12 << 20)))
+
+    def much(api: int, version: int, correlation: int, frame: bytes) -> bytes:
+        return struct.pack(">ii", len(large), correlation) + large[4:] if api == 1 else frame
+
+    broker = bench.broker(much)
+    proxy = bench.proxy(broker, memory_bytes=8 << 20)
+    for _ in range(12):
+        bench.client(proxy.doors.port).link.sendall(asked(1, 11))
+    until(lambda: any("stalled" in each for each in proxy.counts().troubles))
+    until(lambda: not proxy.halves.is_full)
+    bench.ended(proxy)
+    assert proxy.halves.total_bytes == 0
+
+
 def test_a_request_larger_than_brokers_take_ends_its_connection(bench):
     broker = bench.broker(made_up_answers)
     proxy = bench.proxy(broker, memory_bytes=1 << 20)

@@ -511,25 +511,6 @@ def test_halves_of_frames_fill_no_more_than_the_memory_and_stop_nobody_for_long(
     assert proxy.halves.total_bytes == 0
 
 
-@pytest.mark.slow  # fills the memory that a proxy may use
-def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(bench, monkeypatch):
-    monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
-    monkeypatch.setattr(frame_memory, "STALLED_S", 0.4)
-    large = produce_frame(-1, set_of(os.urandom(12 << 20)))
-
-    def much(api: int, version: int, correlation: int, frame: bytes) -> bytes:
-        return struct.pack(">ii", len(large), correlation) + large[4:] if api == 1 else frame
-
-    broker = bench.broker(much)
-    proxy = bench.proxy(broker, memory_bytes=8 << 20)
-    for _ in range(12):
-        bench.client(proxy.doors.port).link.sendall(asked(1, 11))
-    until(lambda: any("stalled" in each for each in proxy.counts().troubles))
-    until(lambda: not proxy.halves.is_full)
-    bench.ended(proxy)
-    assert proxy.halves.total_bytes == 0
-
-
 def test_millions_of_tagged_fields_do_not_stop_who_forwards(bench):
     broker = bench.broker(made_up_answers)
     proxy = bench.proxy(broker)
