@@ -32,6 +32,19 @@ class Client:
         self.pg.exec_params(text.encode(), [value.encode() for value in values])
         return self
 
+    def batch(self, *texts: str) -> "Client":
+        """Several statements before one Sync, as a batch of JDBC."""
+        self.pg.enter_pipeline_mode()
+        for text in texts:
+            self.pg.send_query_params(text.encode(), [])
+        self.pg.pipeline_sync()
+        while (found := self.pg.get_result()) is None or (
+            found.status != pq.ExecStatus.PIPELINE_SYNC
+        ):
+            pass
+        self.pg.exit_pipeline_mode()
+        return self
+
     def close(self) -> None:
         self.pg.finish()
 

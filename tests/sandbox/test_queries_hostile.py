@@ -491,3 +491,30 @@ def test_a_lock_that_a_savepoint_gave_back_stops_nobody(day: Day) -> None:
         second.run("COMMIT")
         first.run("UPDATE t SET b = b || '3'", "COMMIT")
     expect_equal(day)
+
+
+@pytest.mark.parametrize("is_at_start", [False, True], ids=["durations", "starts"])
+def test_a_batch_that_failed_before_its_sync_leaves_nothing(day: Day, is_at_start: bool) -> None:
+    day.before(
+        "CREATE TABLE u (a int PRIMARY KEY, b int REFERENCES u DEFERRABLE INITIALLY DEFERRED)"
+    )
+    with day.client() as client:
+        if is_at_start:
+            client.run("SET log_statement = 'all'; SET log_min_duration_statement = -1")
+        client.batch("INSERT INTO t VALUES (1, 'kept')", "INSERT INTO t VALUES (2, 'kept')")
+        client.batch("INSERT INTO t VALUES (3, 'gone')", "INSERT INTO t VALUES (4, 1 / 0)")
+        client.batch("INSERT INTO u VALUES (1)", "INSERT INTO u VALUES (1)")
+        client.batch("INSERT INTO u VALUES (2, 3)", "INSERT INTO t VALUES (5, 'gone')")
+        client.batch("INSERT INTO u VALUES (3, 4)").run("INSERT INTO u VALUES (5, 6)")
+        client.batch("INSERT INTO t VALUES (6, 'gone')", "SELECT FROM nowhere")
+        client.batch("BEGIN", "INSERT INTO t VALUES (7, 'gone')", "SELECT 1 / 0", "COMMIT").run(
+            "ROLLBACK"
+        )
+        client.run("INSERT INTO t VALUES (8, 'kept')", "SELECT 1 / 0")
+        client.batch("INSERT INTO t VALUES (9, 'kept')")
+        client.batch("SELECT 1 / 0")
+        client.batch("BEGIN", "INSERT INTO t VALUES (10, 'kept')", "COMMIT")
+        client.batch("INSERT INTO u VALUES (1)")
+    both = "SELECT a, b FROM t UNION ALL SELECT a, b::text FROM u ORDER BY 1, 2"
+    assert [row[0] for row in day.on(day.source, both)] == ["1", "1", "2", "8", "9", "10"]
+    expect_equal(day, rows=both)

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,15 @@ from playhead.queries.settings import Settings, changes_of
 from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape import FORCE, FORCED, Tape, TapeWriter
-from playhead.queries.transactions import CUT, PERHAPS_KEPT, SEVERAL, TOO_MANY, row_line
+from playhead.queries.transactions import (
+    CUT,
+    PERHAPS_KEPT,
+    SEVERAL,
+    TOO_MANY,
+    UNDONE,
+    UNDONE_LATE,
+    row_line,
+)
 from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.rows import MOST_LINE
 from playhead.querylog.sql import may_write
@@ -482,3 +491,37 @@ def test_writes_that_have_no_order_are_counted(
 ) -> None:
     overlaps = tape_of(given).overlaps
     assert (overlaps.plain, overlaps.mixed) == (plain, mixed)
+
+
+def batch(line: int, text: str, of: str, **more: Any) -> Statement:
+    return replace(statement(line, text, **more), act=Act.EXECUTE, transaction=of, parameters=())
+
+
+def test_what_an_error_before_the_sync_undoes_is_not_played() -> None:
+    given = [
+        batch(1, "INSERT INTO t VALUES (1)", "3/7"),
+        batch(2, "INSERT INTO t VALUES (2)", "3/8"),
+        batch(3, "INSERT INTO t VALUES (3)", "3/8"),
+        batch(4, "INSERT INTO t VALUES (4)", "3/8", expected_error="23505"),
+        batch(5, "INSERT INTO t VALUES (5)", "3/9", expected_error="23505"),
+        batch(6, "INSERT INTO t VALUES (6)", ""),
+        batch(7, "INSERT INTO t VALUES (7)", "", expected_error="23505"),
+        batch(8, "INSERT INTO t VALUES (8)", "3/11"),
+        batch(9, "", "3/11", expected_error="23503"),
+        batch(10, "BEGIN", "3/12"),
+        batch(11, "INSERT INTO t VALUES (9)", "3/12"),
+        batch(12, "INSERT INTO t VALUES (10)", "3/12", expected_error="23505"),
+        batch(13, "ROLLBACK", "3/12"),
+    ]
+    undone = [2, 3, 4, 8, 9]
+    found = reasons(Filters(), *given)
+    assert [at for at, reason in enumerate(found, 1) if reason] == undone
+    assert {found[at - 1] for at in undone} == {UNDONE}
+
+
+def test_a_batch_that_was_played_before_the_log_showed_its_error_is_named() -> None:
+    writer = TapeWriter(Filters().reason, "commit", is_growing=True)
+    writer.add([batch(1, "INSERT INTO t VALUES (1)", "3/8")])
+    writer.tape.numbers.seal(2)
+    writer.add([batch(2, "INSERT INTO t VALUES (2)", "3/8", expected_error="23505")])
+    assert [writer.tape.reason(at) for at in range(len(writer.tape))] == ["", UNDONE_LATE]

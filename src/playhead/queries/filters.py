@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import SqlText
 from playhead.queries.sql_tokens import for_parser
-from playhead.queries.transactions import CUT, FAILED, PERHAPS_KEPT, SEVERAL, TOO_MANY, is_unread
+from playhead.queries.transactions import (
+    CUT,
+    FAILED,
+    PERHAPS_KEPT,
+    SEVERAL,
+    TOO_MANY,
+    UNDONE,
+    UNDONE_LATE,
+    is_unread,
+)
 from playhead.querylog import sql as parsed
 from playhead.querylog.reach import LEDGER
 from playhead.querylog.statement import UNPLAYABLE, Act, Statement
@@ -24,6 +33,7 @@ FILTERS = {
     "filter-application": "--applications",
     "filter-select": "--skip-selects",
     "filter-time": "outside of the span",
+    UNDONE: "a batch before one Sync that failed: the source kept nothing of it",
     FAILED: "they failed on the source, and could not be undone if they succeeded here",
 }
 IN_PART = {
@@ -32,6 +42,7 @@ IN_PART = {
     UNCLEAR: "it is not certain what the text does: the parser does not know it, or reads other statements",
     PERHAPS_KEPT: "CALL, or DO with COMMIT or CALL, that failed: what it had committed is in no log",
     TOO_MANY: "a text with more than 65,000 transactions",
+    UNDONE_LATE: "they failed, and undid earlier statements of their batch, which were played before the log showed it",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}

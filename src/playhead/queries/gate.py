@@ -111,6 +111,10 @@ class Numbering:
         is_end = role in (Role.END, Role.WRITE)
         self.awaits.append(before if is_end and self._order == "commit" else 0)
 
+    def is_sealed(self, at: int) -> bool:
+        """Return whether a statement may have been played already."""
+        return at not in self._added
+
     def end_session(self, session: int) -> None:
         """Forget a session that has no further statement."""
         self._last_done.pop(session, None)

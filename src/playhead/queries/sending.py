@@ -7,7 +7,7 @@ from playhead.queries.flags import TIMING, Flag
 from playhead.queries.gate import Role
 from playhead.queries.outcome import Outcome
 from playhead.queries.session import Session
-from playhead.queries.tape import FORCE, FORCED, Step
+from playhead.queries.tape import CHECK, FORCE, FORCED, Step
 from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.statement import Act
 from playhead.server import MarkTexts
@@ -65,7 +65,7 @@ def _plain(step: Step, mark: str | None) -> ToSend:
     elif mark is not None:
         text = f"{text}\n;{mark}"
     if Flag.FORCES in step.flags:
-        text = f"{text}\n;{FORCE}"
+        text = f"{text}\n;{CHECK};{FORCE}"
     if mark is None:
         return ToSend(encoded(text))
     return ToSend(encoded(text), mark_at=step.parts - (step.commit_at >= 0))
@@ -90,7 +90,7 @@ def _bound(step: Step, session: Session, mark: str | None) -> ToSend:
         mark_at = len(steps)
         steps.append((mark.encode(), (), b""))
     if Flag.FORCES in step.flags:
-        steps.append((FORCE.encode(), (), b""))
+        steps += [(each.encode(), (), b"") for each in (CHECK, FORCE)]
     return ToSend(bound=steps, before=before, mark_at=mark_at)
 
 

@@ -21,12 +21,14 @@ from playhead.queries.settings import Change, changes_of
 from playhead.queries.sql_text import SqlText, read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape_texts import FiledTexts, HeldTexts, Texts
-from playhead.queries.transactions import Refuse, SessionOnTape
+from playhead.queries.transactions import UNDONE, UNDONE_LATE, Refuse, SessionOnTape
 from playhead.querylog.sql import may_write
 from playhead.querylog.statement import Act, Statement
 
 FORCE: Final = "SELECT CAST('this failed on the source' AS pg_catalog.int4)"
 """A text that fails, to undo a success that the source did not have."""
+CHECK: Final = "SET CONSTRAINTS ALL IMMEDIATE"
+"""Goes before `FORCE`: the source may have failed at the deferred constraints."""
 FORCED: Final = "22P02"
 """The SQLSTATE of `FORCE`."""
 _ROLLBACK: Final = "ROLLBACK"
@@ -176,7 +178,8 @@ class TapeWriter:
     def _add(self, statement: Statement, session: SessionOnTape, read_to: int | None) -> None:
         tape = self.tape
         sql = read_sql(statement.sql, escapes=session.escapes)
-        reason = session.reason(statement, sql, self._refuse)
+        reason = self._undo_batch(statement, session)
+        reason = reason or session.reason(statement, sql, self._refuse)
         if reason:
             tape.skipped[reason] += 1
         query = self._query(statement, escapes=session.escapes)
@@ -199,6 +202,7 @@ class TapeWriter:
         self._number(statement, sql, session, role, read_to)
         self._note_overlap(statement, sql, session, role, writes=writes)
         due = session.last_due = max(session.last_due, statement.due_us)
+        session.note_batch(statement, len(tape))
         tape.places.append(statement.place)
         tape.lines.append(statement.line)
         tape.due_us.append(due)
@@ -245,6 +249,24 @@ class TapeWriter:
             self.tape.most_sessions = max(self.tape.most_sessions, len(self._open))
         return session
 
+    def _undo_batch(self, statement: Statement, session: SessionOnTape) -> str:
+        """Do not play a batch that failed, because the source kept nothing of it; return why."""
+        undone = session.take_undone(statement)
+        if any(map(self.tape.numbers.is_sealed, undone)):
+            return UNDONE_LATE
+        self._leave_out(undone, UNDONE)
+        # An error at the Sync has no text.
+        is_at_sync = statement.expected_error is not None and statement.act is Act.EXECUTE
+        return UNDONE if undone or (is_at_sync and not statement.sql) else ""
+
+    def _leave_out(self, numbers: list[int], reason: str) -> None:
+        """Do not play statements that are on the tape already."""
+        for each in numbers:
+            if not self.tape.reasons[each]:
+                self.tape.to_play -= 1
+                self.tape.skipped[reason] += 1
+            self.tape.reasons[each] = self._word(reason)
+
     def _stand_in(
         self, statement: Statement, sql: SqlText, session: SessionOnTape, reason: str
     ) -> Flag:
@@ -267,10 +289,8 @@ class TapeWriter:
     ) -> Role:
         was_open, is_played = session.is_open, not session.left_out
         if was_open and is_played and reason and any(part.closes for part in sql.parts):
-            for each in session.played:  # A transaction is played as a whole or not at all.
-                self.tape.reasons[each] = self._word(reason)
-            self.tape.skipped[reason] += len(session.played)
-            self.tape.to_play -= len(session.played)
+            # A transaction is played as a whole or not at all.
+            self._leave_out(session.played, reason)
         session.go_on(statement, sql, reason)
         if statement.act is Act.DISCONNECT:
             return Role.END if was_open and is_played else Role.FREE

@@ -13,6 +13,8 @@ SEVERAL: Final = "several-transactions"
 TOO_MANY: Final = "too-many-transactions"
 FAILED: Final = "filter-failed"
 PERHAPS_KEPT: Final = "perhaps-committed"
+UNDONE: Final = "filter-undone"
+UNDONE_LATE: Final = "undone-late"
 SYNTAX_ERROR: Final = "42601"
 _PIECE_BITS: Final = 16
 
@@ -48,6 +50,10 @@ class SessionOnTape:
     has_undone: bool = False
     """Whether its last transaction has released locks before its end, by an error or by ROLLBACK TO."""
     last_due: int = 0
+    batch: list[int] = field(default_factory=list)
+    """The last statements that were sent before one Sync, outside of a transaction: one implicit transaction."""
+    _batch_of: str = ""
+    """The virtual transaction id of the batch."""
 
     def pieces(self, statement: Statement, sql: SqlText) -> Iterator[Statement]:
         """Split a text after each end of a transaction, because a mark can prove one transaction only.
@@ -109,6 +115,23 @@ class SessionOnTape:
         # Without it, its transaction would be committed here.
         fails = self.is_open and statement.expected_error is not None
         return "" if fails and reason == "filter-select" else reason
+
+    def take_undone(self, statement: Statement) -> list[int]:
+        """Return the earlier statements of the batch that an error undoes; they are forgotten."""
+        if self.is_open or statement.expected_error is None or not self._is_in_batch(statement):
+            return []
+        undone, self.batch = self.batch, []
+        return undone
+
+    def note_batch(self, statement: Statement, number: int) -> None:
+        """Note a statement that may share its Sync with the next ones."""
+        if not self._is_in_batch(statement):
+            self.batch, self._batch_of = [], statement.transaction
+        if statement.act is Act.EXECUTE and statement.transaction and not self.is_open:
+            self.batch.append(number)
+
+    def _is_in_batch(self, statement: Statement) -> bool:
+        return statement.transaction == self._batch_of != ""
 
     def _is_cut(self, statement: Statement, sql: SqlText) -> bool:
         """Return whether its transaction began before the log or the span."""

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from playhead.querylog import sql as sql_text
 from playhead.querylog.counts import Counts
+from playhead.querylog.logged import Kind, Logged
 from playhead.querylog.parameters import (
     Parameters,
     longest_stem,
@@ -145,3 +146,18 @@ def failed_text(session: Session, row: LogRow, text: str, counts: Counts) -> Giv
     if is_extended or known.parameters or known.unplayable == "no-parameters":
         return known
     return query_of(text)
+
+
+def given_by(session: Session, row: LogRow, done: Logged, counts: Counts) -> Given:
+    """Return the statement of a row that shows its beginning, or its end with a duration."""
+    if done.kind is Kind.DURATION:
+        return Given(Act.QUERY, "", unplayable="no-text")
+    if done.kind is Kind.FASTPATH:
+        return Given(Act.QUERY, done.sql, unplayable="fastpath")
+    if done.kind is Kind.STATEMENT:
+        return query_of(prepared_first(session, row, done.sql))
+    given = execution(session, row, done.sql, counts)
+    act = Act.FETCH if done.kind is Kind.FETCH else Act.EXECUTE
+    if is_ambiguous(done.sql):
+        return Given(act, done.sql, unplayable=AMBIGUOUS)
+    return given._replace(act=act, name=done.name, portal=done.portal)

@@ -41,6 +41,12 @@ class LogRow(NamedTuple):
     place: int = 0
     """The row's place, which orders the rows of the whole log."""
 
+    @property
+    def open_transaction(self) -> str:
+        """The virtual transaction id if a transaction was open, also an implicit one; empty if none was."""
+        number = self.virtual_transaction or ""
+        return "" if number.endswith("/0") else number
+
 
 SEVERITIES: Final = frozenset(
     ("LOG", "ERROR", "FATAL", "PANIC", "WARNING", "NOTICE", "INFO", "DEBUG",

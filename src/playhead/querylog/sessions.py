@@ -24,7 +24,7 @@ class Draft:
     name: str = ""
     portal: str = ""
     unplayable: str | None = None
-    in_transaction: bool = False
+    transaction: str = ""
 
     def is_of(self, row: LogRow) -> bool:
         """Return whether an error belongs to this statement, whose row was written at its beginning."""
@@ -63,8 +63,8 @@ class Session:
     bound: Bound | None = None
     is_in_transaction: bool | None = None
     """Whether a transaction is open; None if it is unknown."""
-    transaction: str | None = None
-    """The virtual transaction id of its last row; used if it is unknown whether a transaction is open."""
+    transaction: str = ""
+    """The virtual transaction id that its last statement left open; empty if none."""
     place: int = 0
     """The place of its last statement's row."""
     due_us: int = 0
@@ -94,11 +94,10 @@ class Session:
             if row.tag.startswith("idle"):
                 self.is_in_transaction = row.tag.startswith("idle in transaction")
         elif self.is_in_transaction is None:
-            number = row.virtual_transaction
-            is_numbered = number is not None and number[-2:] != "/0"
+            number = row.open_transaction
             # The duration of a simple query is logged after the end of its own transaction.
             is_simple = done.kind is Kind.STATEMENT and done.duration_us is not None
             is_plain = is_simple and transaction_act(done.sql) is TransactionAct.NONE
-            if is_numbered and (is_plain or number == self.transaction):
+            if number and (is_plain or number == self.transaction):
                 self.is_in_transaction = True
-        self.transaction = row.virtual_transaction
+        self.transaction = row.open_transaction

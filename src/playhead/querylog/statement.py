@@ -50,6 +50,9 @@ class Statement:
     """Whether it belongs to an explicit transaction, according to the log."""
     expected_error: str | None = None
     """The SQLSTATE with which it failed on the source."""
+    transaction: str = ""
+    """The virtual transaction id that was open at its row. Outside of explicit transactions, statements of the extended
+    protocol with the same one were sent before one Sync: an error undoes all of them."""
     unplayable: str | None = None
     """Why it cannot be replayed: one word of `UNPLAYABLE`."""
 

@@ -11,9 +11,8 @@ from playhead.querylog.given import (
     Given,
     execution,
     failed_text,
+    given_by,
     is_ambiguous,
-    prepared_first,
-    query_of,
 )
 from playhead.querylog.lines import Beginnings, Lines, Remembered
 from playhead.querylog.logged import (
@@ -256,25 +255,12 @@ class StatementReader:
     def _began(self, session: Session, row: LogRow, done: Logged) -> None:
         """Read a row with a statement that begins, or with a duration and a statement that has ended."""
         session.learn_transaction(row, done)
-        given = self._what(session, row, done)
+        given = given_by(session, row, done, self.counts)
         due_us = max(row.time_us - (done.duration_us or 0), session.due_us)
         self._draft(session, row, given, due_us)
         session.released = None
         if done.duration_us is not None:
             self._settle(session, row.place, duration_us=done.duration_us)
-
-    def _what(self, session: Session, row: LogRow, done: Logged) -> Given:
-        if done.kind is Kind.DURATION:
-            return Given(Act.QUERY, "", unplayable="no-text")
-        if done.kind is Kind.FASTPATH:
-            return Given(Act.QUERY, done.sql, unplayable="fastpath")
-        if done.kind is Kind.STATEMENT:
-            return query_of(prepared_first(session, row, done.sql))
-        given = execution(session, row, done.sql, self.counts)
-        act = Act.FETCH if done.kind is Kind.FETCH else Act.EXECUTE
-        if is_ambiguous(done.sql):
-            return Given(act, done.sql, unplayable=AMBIGUOUS)
-        return given._replace(act=act, name=done.name, portal=done.portal)
 
     def _draft(self, session: Session, row: LogRow, given: Given, due_us: int) -> None:
         if not session.is_connected:
@@ -285,7 +271,7 @@ class StatementReader:
         session.place = row.place
         session.draft = Draft(
             session.lines.last, row.place, given.act, due_us, given.sql, given.parameters,
-            given.name, given.portal, given.unplayable,
+            given.name, given.portal, given.unplayable, row.open_transaction,
         )  # fmt: skip
 
     def _duration(self, session: Session, row: LogRow, done: Logged) -> RowOutcome:
@@ -340,7 +326,7 @@ class StatementReader:
             session.id, draft.line, draft.place, draft.act, draft.due_us, draft.sql, draft.parameters,
             draft.name, draft.portal, session.user, session.database, session.application,
             duration_us, done_place, was_open or session.is_in_transaction is True, error,
-            draft.unplayable,
+            draft.transaction, draft.unplayable,
         )  # fmt: skip
 
     # --- errors
@@ -375,10 +361,20 @@ class StatementReader:
             return RowOutcome.ERROR
         self._settle(session, row.place)
         if row.query is None and (session.shows_queries or row.severity != "ERROR"):
-            # An error at the end of an implicit transaction or of the session, not of a statement.
-            return RowOutcome.NO_STATEMENT if row.severity == "ERROR" else RowOutcome.CONNECTION
+            return self._failed_at_end(session, row, code)
         self._failed_alone(session, row, code)
         return RowOutcome.STATEMENT
+
+    def _failed_at_end(self, session: Session, row: LogRow, code: str) -> RowOutcome:
+        """Read an error at the end of an implicit transaction or of the session, not of a statement."""
+        if row.severity != "ERROR":
+            return RowOutcome.CONNECTION
+        is_of_last = row.open_transaction and row.open_transaction == session.transaction
+        if session.is_in_transaction or not is_of_last:
+            return RowOutcome.NO_STATEMENT
+        self._draft(session, row, Given(Act.EXECUTE, ""), max(row.time_us, session.due_us))
+        self._settle(session, row.place, error=code)
+        return RowOutcome.ERROR
 
     def _failed_alone(self, session: Session, row: LogRow, code: str) -> None:
         """Add a statement that only its error row shows: a syntax error, a failed BIND, or any (with durations)."""
