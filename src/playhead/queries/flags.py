@@ -9,6 +9,7 @@ from playhead.queries.sql_text import SqlText
 from playhead.queries.transactions import is_unread
 from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.statement import Act, Statement
+from playhead.querylog.text_shape import ByShape, shape_of
 
 _STICKY: Final = re.compile(
     r"\b(?:create(?:\s+or\s+replace)?|into)\s+(?:(?:local|global)\s+)?temp(?:orary)?\b"
@@ -63,19 +64,30 @@ def flags_of(
     """Return the flags of a statement, and where a mark goes into its text."""
     if not has_text(statement):
         return Flag(0), -1
-    commits = [part.start for part in sql.parts if part.keeps_changes]
-    is_alone = sql.runs_alone
+    flags = _OF_TEXTS.get(sql.text)
+    if flags is None:
+        flags = _flags_of_text(sql)
+        _OF_TEXTS.keep(sql.text, flags)
+    if writes:
+        flags |= Flag.WRITES
     has_run = statement.expected_error is not None and not is_unread(statement)
-    forces = has_run and (not is_alone or was_open) and not sql.controls
-    flags = (
-        (Flag.WRITES if writes else Flag(0))
-        | (Flag.ALONE if is_alone else Flag(0))
-        | (Flag.CONTROLS if sql.controls else Flag(0))
-        | (Flag.STICKY if _STICKY.search(sql.text) or _sets_unseen(sql) else Flag(0))
-        | (Flag.UNLOCKS if _UNLOCKS.search(sql.text) else Flag(0))
-        | (Flag.FORCES if forces else Flag(0))
-    )
+    if has_run and (Flag.ALONE not in flags or was_open) and Flag.CONTROLS not in flags:
+        flags |= Flag.FORCES
+    commits = [part.start for part in sql.parts if part.keeps_changes]
     return flags, commits[0] if len(commits) == 1 else -1
+
+
+_OF_TEXTS: Final = ByShape[Flag]()
+
+
+def _flags_of_text(sql: SqlText) -> Flag:
+    text = shape_of(sql.text) or sql.text
+    return (
+        (Flag.ALONE if sql.runs_alone else Flag(0))
+        | (Flag.CONTROLS if sql.controls else Flag(0))
+        | (Flag.STICKY if _STICKY.search(text) or _sets_unseen(sql) else Flag(0))
+        | (Flag.UNLOCKS if _UNLOCKS.search(text) else Flag(0))
+    )
 
 
 def fails_to_commit(statement: Statement, sql: SqlText) -> bool:

@@ -1,14 +1,15 @@
 """Classifies SQL texts by their words, without a parser: transactions, settings, statements that run alone."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from playhead.queries.outside import outside_of
 from playhead.queries.sql_tokens import tokens_of
 from playhead.querylog.text_cache import cached_if_short
+from playhead.querylog.text_shape import ByShape
 
 _MOST_WORDS = 6
-_BEGINS = (("BEGIN",), ("START", "TRANSACTION"))
 _ALONE = (
     ("VACUUM",),
     ("CALL",),
@@ -52,16 +53,12 @@ class Part:
     @property
     def opens(self) -> bool:
         """Whether it begins a transaction."""
-        return any(self.begins_with(*words) for words in _BEGINS)
+        return _opens(self.words)
 
     @property
     def closes(self) -> bool:
         """Whether it ends a transaction; a chained one begins the next."""
-        if self.begins_with("PREPARE", "TRANSACTION"):
-            return True
-        if self.words[:1] not in (("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)):
-            return False
-        return "PREPARED" not in self.words[1:2] and "TO" not in self.words[1:3]
+        return _closes(self.words)
 
     @property
     def chains(self) -> bool:
@@ -76,6 +73,20 @@ class Part:
     def keeps_changes(self) -> bool:
         """Whether it ends a transaction without undoing it."""
         return self.closes and self.words[0] in ("COMMIT", "END", "PREPARE")
+
+
+@lru_cache(maxsize=1_024)
+def _opens(words: tuple[str, ...]) -> bool:
+    return words[:1] == ("BEGIN",) or words[:2] == ("START", "TRANSACTION")
+
+
+@lru_cache(maxsize=1_024)
+def _closes(words: tuple[str, ...]) -> bool:
+    if words[:2] == ("PREPARE", "TRANSACTION"):
+        return True
+    if words[:1] not in (("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)):
+        return False
+    return "PREPARED" not in words[1:2] and "TO" not in words[1:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +143,9 @@ class SqlText:
 @cached_if_short(4096)
 def read_sql(text: str, *, escapes: bool = False) -> SqlText:
     """Split a text into its statements, by tokens; `escapes` if standard_conforming_strings is off."""
+    like = _LIKE.get(text)
+    if like is not None:
+        return SqlText(text, (replace(like.parts[0], end=_end_of(text)),), like.outside)
     parts: list[Part] = []
     current: _Open | None = None
     for token in tokens_of(text, escapes=escapes):
@@ -151,7 +165,18 @@ def read_sql(text: str, *, escapes: bool = False) -> SqlText:
     if has_escapes and outside is None:
         # The setting may have changed, so a text is refused if it acts outside in either reading.
         outside = read_sql(text).outside
-    return SqlText(text, tuple(parts), outside, has_escapes)
+    found = SqlText(text, tuple(parts), outside, has_escapes)
+    if spans == [(0, _end_of(text))]:
+        _LIKE.keep(text, found)
+    return found
+
+
+_LIKE = ByShape[SqlText]()
+
+
+def _end_of(text: str) -> int:
+    """Return where the statement of a text ends that has a shape."""
+    return len(text) - text.endswith(";")
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from playhead.querylog.text_shape import ByShape
+
 # Possessive quantifiers: backtracking would take memory for every character.
 _PLAIN_TEXT = "'(?:[^']++|'')*+'"
 _ESCAPED_TEXT = r"'(?:[^'\\]++|''|\\.)*+'"
@@ -32,6 +34,7 @@ _TOKEN_WITH_ESCAPES = _tokens(_ESCAPED_TEXT)
 """With standard_conforming_strings = off, a backslash escapes in plain texts too."""
 _LONG = 1_000
 _COMMENT_BOUND = re.compile(r"/\*|\*/")
+_QUERIES = ByShape[str]()
 
 
 def tokens_of(text: str, *, escapes: bool = False) -> "Iterator[re.Match[str]]":
@@ -61,12 +64,17 @@ def _end_of_comment(text: str, at: int) -> int:
 
 def without_values(text: str, *, escapes: bool = False) -> str:
     """Return a text without values and comments, which is equal for all calls of one query."""
+    known = _QUERIES.get(text)
+    if known is not None:
+        return known
     pieces, end = [], 0
     for token in tokens_of(text, escapes=escapes):
         is_value = token["text"] or token["number"]
         pieces += [" " if token.start() > end else "", "?" if is_value else token[0]]
         end = token.end()
-    return "".join(pieces).strip()
+    found = "".join(pieces).strip()
+    _QUERIES.keep(text, found)
+    return found
 
 
 def for_parser(text: str, *, escapes: bool) -> str:

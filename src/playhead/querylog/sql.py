@@ -19,6 +19,7 @@ from typing import Any, Final
 from playhead.errors import MissingPiece
 from playhead.querylog.reach import reach_of, texts_run_by
 from playhead.querylog.text_cache import cached_if_short
+from playhead.querylog.text_shape import ByShape
 
 _KEPT: Final = 16_384
 LONGEST: Final = 1 << 20
@@ -79,6 +80,7 @@ _UNKNOWN: Final = Understanding(
     parameters=0,
     reaches=None,
 )
+_UNDERSTOOD: Final = ByShape[Understanding]()
 _ACTS: Final = {
     "TRANS_STMT_BEGIN": TransactionAct.BEGIN,
     "TRANS_STMT_START": TransactionAct.BEGIN,
@@ -198,11 +200,16 @@ def normalized(text: str) -> str:
 @cached_if_short(_KEPT)
 def understand(text: str) -> Understanding:
     """Parse a text; one that cannot be parsed counts as writing."""
+    known = _UNDERSTOOD.get(text)
+    if known is not None:
+        return known
     try:
         statements = _parser().parse(_parsable(text))
-        return _understood([_one_of(each["stmt"]) for each in statements])
+        known = _understood([_one_of(each["stmt"]) for each in statements])
     except (_Unparsable, RecursionError):
         return _UNKNOWN
+    _UNDERSTOOD.keep(text, known)
+    return known
 
 
 class _Unparsable(Exception):

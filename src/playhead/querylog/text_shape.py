@@ -1,0 +1,57 @@
+"""The shape of an SQL text: the text without the values of its literals, equal for all calls of a query.
+
+Most statements of a log differ in values only. What is found out about one of them holds for all texts of its shape,
+so it is found out once. Texts in which a value can change the meaning have no shape.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
+
+from playhead.querylog.text_cache import MOST_LETTERS
+
+_BEGINS: Final = frozenset(("select", "insert", "update", "delete"))
+# Comments, escapes, bodies, names of another form; functions that run their text, or set what it names.
+_ODD: Final = re.compile(
+    r"[\\\0]|--|/\*|\$(?![0-9])|u&|playhead_ledger|set_config|_to_xml|ts_stat|ts_rewrite|crosstab|xpath_table"
+    r"|connectby",
+    re.IGNORECASE,
+)
+_VALUES: Final = re.compile(
+    r"""("[^"]*")|('[^']*')|(?<![\w.$\u0080-\U0010ffff])[0-9]+(?:\.[0-9]+)?(?![\w.\u0080-\U0010ffff])"""
+)
+_MOST_KEPT: Final = 4_096
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=16)
+def shape_of(text: str) -> str | None:
+    """Return the shape of a single query, INSERT, UPDATE or DELETE; None if its values may matter."""
+    if len(text) > MOST_LETTERS or text[:6].lower() not in _BEGINS or _ODD.search(text):
+        return None
+    shape = _VALUES.sub(_without_value, text)
+    has_several = ";" in shape[:-1]
+    return None if has_several else shape
+
+
+def _without_value(found: "re.Match[str]") -> str:
+    return found[1] or ("''" if found[2] else "0")
+
+
+class ByShape(Generic[T]):
+    """Keeps what was found out, by shape."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, T] = {}
+
+    def get(self, text: str) -> T | None:
+        shape = shape_of(text)
+        return None if shape is None else self._kept.get(shape)
+
+    def keep(self, text: str, found: T) -> None:
+        shape = shape_of(text)
+        if shape is None:
+            return
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[shape] = found
