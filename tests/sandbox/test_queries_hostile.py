@@ -518,3 +518,20 @@ def test_a_batch_that_failed_before_its_sync_leaves_nothing(day: Day, is_at_star
     both = "SELECT a, b FROM t UNION ALL SELECT a, b::text FROM u ORDER BY 1, 2"
     assert [row[0] for row in day.on(day.source, both)] == ["1", "1", "2", "8", "9", "10"]
     expect_equal(day, rows=both)
+
+
+def test_only_one_table_is_played(day: Day) -> None:
+    day.before("CREATE TABLE other (a int)")
+    with day.client() as client:
+        client.run(
+            "BEGIN", "INSERT INTO t VALUES (1, 'x')", "INSERT INTO other VALUES (1)", "COMMIT"
+        )
+        client.run("INSERT INTO other VALUES (2)").bound("INSERT INTO t VALUES ($1, 'y')", "2")
+        client.run(
+            "BEGIN", "INSERT INTO t VALUES (3, 'z')", "INSERT INTO other VALUES (1 / 0)", "COMMIT"
+        )
+    done = day.replay("--tables", "t")
+    assert done.code == 0, done.said
+    assert day.same(ROWS)
+    assert day.on(day.target, "SELECT * FROM other") == []
+    assert "--tables" in done.said

@@ -81,6 +81,17 @@ STATEMENTS = Options(
         "--skip-selects",
     ),
     Option(
+        "tables",
+        "Play only statements that name one of these tables, or none; patterns with *, comma-separated.",
+        "NAMES",
+    ),
+    Option(
+        "queries",
+        "Play only statements like this pattern, in which * is any text and ? a value; repeatable.",
+        "PATTERN",
+        repeatable=True,
+    ),
+    Option(
         "allow_outside",
         f"Play what reaches beyond the database, or may do so: {', '.join(OUTSIDE)}; repeatable.",
         "KIND",

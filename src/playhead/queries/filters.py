@@ -1,10 +1,12 @@
 """Decides which statements of a log are played, and gives the reason for others."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import SqlText
-from playhead.queries.sql_tokens import for_parser
+from playhead.queries.sql_tokens import for_parser, without_values
 from playhead.queries.transactions import (
     CUT,
     FAILED,
@@ -32,8 +34,10 @@ FILTERS = {
     "filter-database": "--databases",
     "filter-application": "--applications",
     "filter-select": "--skip-selects",
+    "filter-table": "--tables",
+    "filter-query": "--queries",
     "filter-time": "outside of the span",
-    UNDONE: "a batch before one Sync that failed: the source kept nothing of it",
+    UNDONE: "they were sent before one Sync, and one of them failed: the source kept nothing of them",
     FAILED: "they failed on the source, and could not be undone if they succeeded here",
 }
 IN_PART = {
@@ -42,10 +46,20 @@ IN_PART = {
     UNCLEAR: "it is not certain what the text does: the parser does not know it, or reads other statements",
     PERHAPS_KEPT: "CALL, or DO with COMMIT or CALL, that failed: what it had committed is in no log",
     TOO_MANY: "a text with more than 65,000 transactions",
-    UNDONE_LATE: "they failed, and undid earlier statements of their batch, which were played before the log showed it",
+    UNDONE_LATE: "they failed, and undid earlier ones before their Sync, which were played before the log showed it",
     SEVERAL: "a text with several transactions that failed: the log does not say in which",
 }
 REASONS = {**UNPLAYABLE, **OUTSIDE, **FILTERS, **IN_PART}
+
+
+PLAYED_ALWAYS = frozenset(
+    ("TransactionStmt", "VariableSetStmt", "PrepareStmt", "DeallocateStmt", "DiscardStmt")
+)
+"""What later statements depend on."""
+
+
+def _matches(patterns: Iterable[str], names: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +70,9 @@ class Filters:
     databases: tuple[str, ...] = ()
     applications: tuple[str, ...] = ()
     skip_selects: bool = False
+    tables: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    """Patterns of tables, and of texts without values in lower case, in which `*` is any text."""
     from_us: int | None = None
     to_us: int | None = None
     allowed: frozenset[str] = frozenset()
@@ -98,7 +115,21 @@ class Filters:
         # Then one of the two does not see a statement that the server would run.
         if known.is_understood and len(known.kinds) != len(sql.parts):
             return UNCLEAR
-        return "filter-select" if self.skip_selects and parsed.is_select_only(statement.sql) else ""
+        return self._filtered(statement, known)
+
+    def _filtered(self, statement: Statement, known: parsed.Understanding) -> str:
+        """Return the filter that leaves out a single statement, also one inside a transaction."""
+        if self.skip_selects and known.is_select_only:
+            return "filter-select"
+        if not PLAYED_ALWAYS.isdisjoint(known.kinds):
+            return ""
+        # A statement that names no table may use any, such as one that calls a function.
+        if self.tables and known.tables and not _matches(self.tables, known.tables):
+            return "filter-table"
+        if self.queries:
+            text = " ".join(without_values(statement.sql).lower().split())
+            return "" if _matches(self.queries, (text,)) else "filter-query"
+        return ""
 
     def _is_in_time(self, due_us: int) -> bool:
         is_early = self.from_us is not None and due_us < self.from_us

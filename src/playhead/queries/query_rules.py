@@ -10,7 +10,7 @@ from playhead.replay.api import QUERIES
 from playhead.terms import Terms
 
 _PLAYED_BY: Final = (
-    "order", "users", "databases", "applications", "skip_selects", "marks", "allow"
+    "order", "users", "databases", "applications", "skip_selects", "tables", "queries", "marks", "allow"
 )  # fmt: skip
 """The rules that decide which statements are played, and in which order."""
 
@@ -24,6 +24,8 @@ class QueryRules:
     databases: tuple[str, ...] = ()
     applications: tuple[str, ...] = ()
     skip_selects: bool = False
+    tables: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
     most_connections: int | None = None
     marks: bool = True
     idle_ms: int | None = None

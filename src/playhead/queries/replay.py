@@ -308,14 +308,11 @@ def opened(
     """Return the log of a plan, and the writer of its tape; nothing is read yet."""
     to_ms = None if rules.follow else plan.to_ms
     filters = Filters(
-        rules.users,
-        rules.databases,
-        rules.applications,
-        rules.skip_selects,
+        rules.users, rules.databases, rules.applications, rules.skip_selects, rules.tables, rules.queries,
         None if plan.from_ms is None else plan.from_ms * 1_000,
         None if to_ms is None else to_ms * 1_000,
         frozenset(rules.allow),
-    )
+    )  # fmt: skip
     log = Log(expecting(source, plan.source), plan.slices())
     writer = TapeWriter(filters.reason, rules.order, escapes=escapes, is_growing=is_growing)
     return log, writer

@@ -178,7 +178,7 @@ class TapeWriter:
     def _add(self, statement: Statement, session: SessionOnTape, read_to: int | None) -> None:
         tape = self.tape
         sql = read_sql(statement.sql, escapes=session.escapes)
-        reason = self._undo_batch(statement, session)
+        reason = self._undo_unsynced(statement, session)
         reason = reason or session.reason(statement, sql, self._refuse)
         if reason:
             tape.skipped[reason] += 1
@@ -202,7 +202,7 @@ class TapeWriter:
         self._number(statement, sql, session, role, read_to)
         self._note_overlap(statement, sql, session, role, writes=writes)
         due = session.last_due = max(session.last_due, statement.due_us)
-        session.note_batch(statement, len(tape))
+        session.note_unsynced(statement, len(tape))
         tape.places.append(statement.place)
         tape.lines.append(statement.line)
         tape.due_us.append(due)
@@ -249,8 +249,8 @@ class TapeWriter:
             self.tape.most_sessions = max(self.tape.most_sessions, len(self._open))
         return session
 
-    def _undo_batch(self, statement: Statement, session: SessionOnTape) -> str:
-        """Do not play a batch that failed, because the source kept nothing of it; return why."""
+    def _undo_unsynced(self, statement: Statement, session: SessionOnTape) -> str:
+        """Do not play what an error before the Sync has undone on the source; return why."""
         undone = session.take_undone(statement)
         if any(map(self.tape.numbers.is_sealed, undone)):
             return UNDONE_LATE

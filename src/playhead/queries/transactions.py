@@ -15,6 +15,8 @@ FAILED: Final = "filter-failed"
 PERHAPS_KEPT: Final = "perhaps-committed"
 UNDONE: Final = "filter-undone"
 UNDONE_LATE: Final = "undone-late"
+_OF_STATEMENTS: Final = frozenset(("filter-select", "filter-table", "filter-query"))
+"""Filters that leave single statements of a transaction out."""
 SYNTAX_ERROR: Final = "42601"
 _PIECE_BITS: Final = 16
 
@@ -50,10 +52,10 @@ class SessionOnTape:
     has_undone: bool = False
     """Whether its last transaction has released locks before its end, by an error or by ROLLBACK TO."""
     last_due: int = 0
-    batch: list[int] = field(default_factory=list)
+    unsynced: list[int] = field(default_factory=list)
     """The last statements that were sent before one Sync, outside of a transaction: one implicit transaction."""
-    _batch_of: str = ""
-    """The virtual transaction id of the batch."""
+    _unsynced_in: str = ""
+    """Their virtual transaction id."""
 
     def pieces(self, statement: Statement, sql: SqlText) -> Iterator[Statement]:
         """Split a text after each end of a transaction, because a mark can prove one transaction only.
@@ -114,24 +116,24 @@ class SessionOnTape:
             return PERHAPS_KEPT if not self.is_open and sql.may_commit_inside else FAILED
         # Without it, its transaction would be committed here.
         fails = self.is_open and statement.expected_error is not None
-        return "" if fails and reason == "filter-select" else reason
+        return "" if fails and reason in _OF_STATEMENTS else reason
 
     def take_undone(self, statement: Statement) -> list[int]:
-        """Return the earlier statements of the batch that an error undoes; they are forgotten."""
-        if self.is_open or statement.expected_error is None or not self._is_in_batch(statement):
+        """Return the earlier statements before the Sync that an error undoes; they are forgotten."""
+        if self.is_open or statement.expected_error is None or not self._shares_sync(statement):
             return []
-        undone, self.batch = self.batch, []
+        undone, self.unsynced = self.unsynced, []
         return undone
 
-    def note_batch(self, statement: Statement, number: int) -> None:
+    def note_unsynced(self, statement: Statement, number: int) -> None:
         """Note a statement that may share its Sync with the next ones."""
-        if not self._is_in_batch(statement):
-            self.batch, self._batch_of = [], statement.transaction
+        if not self._shares_sync(statement):
+            self.unsynced, self._unsynced_in = [], statement.transaction
         if statement.act is Act.EXECUTE and statement.transaction and not self.is_open:
-            self.batch.append(number)
+            self.unsynced.append(number)
 
-    def _is_in_batch(self, statement: Statement) -> bool:
-        return statement.transaction == self._batch_of != ""
+    def _shares_sync(self, statement: Statement) -> bool:
+        return statement.transaction == self._unsynced_in != ""
 
     def _is_cut(self, statement: Statement, sql: SqlText) -> bool:
         """Return whether its transaction began before the log or the span."""

@@ -129,3 +129,23 @@ def _last(names: Any) -> str:
 
 def _text(node: Any) -> str:
     return str(node.get("String", {}).get("sval", "")) if isinstance(node, dict) else ""
+
+
+def tables_of(nodes: Iterable[tuple[str, Any]]) -> frozenset[str]:
+    """Return the tables that a text names, as `TABLE` and as `SCHEMA.TABLE`; without names of WITH."""
+    found, own = set[str](), set[str]()
+    for name, below in nodes:
+        if name == "ctename":
+            own.add(str(below))
+        elif name == "DropStmt":
+            found.update(".".join(_names_of(each)[-2:]) for each in below.get("objects") or ())
+        elif isinstance(below, dict) and "relname" in below:
+            schema = below.get("schemaname")
+            found.add(f"{schema}.{below['relname']}" if schema else str(below["relname"]))
+    found -= own
+    return frozenset(found | {each.rpartition(".")[2] for each in found})
+
+
+def _names_of(node: Any) -> list[str]:
+    items = node.get("List", {}).get("items", ()) if isinstance(node, dict) else ()
+    return [_text(each) for each in items]

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, Final
 
 from playhead.errors import MissingPiece
-from playhead.querylog.reach import reach_of, texts_run_by
+from playhead.querylog.reach import reach_of, tables_of, texts_run_by
 from playhead.querylog.text_cache import cached_if_short
 from playhead.querylog.text_shape import ByShape
 
@@ -66,6 +66,8 @@ class Understanding:
     """What it does beyond its database, in one word; None for nothing, or where it was not understood."""
     runs: tuple[str, ...] = ()
     """The texts that it runs as a program, decoded: bodies of DO and of functions, and what some functions run."""
+    tables: frozenset[str] = frozenset()
+    """The tables that it names, as `TABLE` and as `SCHEMA.TABLE`."""
 
 
 _UNKNOWN: Final = Understanding(
@@ -306,6 +308,7 @@ def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understandin
         parameters=max((_highest(content) for _, content in statements), default=0),
         reaches=reach_of(nodes),
         runs=tuple(texts_run_by(nodes)),
+        tables=tables_of(nodes),
     )
 
 

@@ -257,6 +257,8 @@ def _rules(values: dict[str, Any]) -> QueryRules:
         databases=names("databases"),
         applications=names("applications"),
         skip_selects=bool(values.get("skip_selects")),
+        tables=names("tables"),
+        queries=tuple(each.lower() for each in values.get("queries") or ()),
         most_connections=values.get("most_connections"),
         marks=not values.get("no_marks"),
         idle_ms=values.get("idle") or None,
