@@ -32,16 +32,7 @@ def read_row(value: bytes, *, prefixes: Sequence[str] = KNOWN_PREFIXES, place: i
         row = _from_map(_unpacked(value), prefixes)
     else:
         row = _from_text(_decoded(value), prefixes)
-    texts = (
-        row.message,
-        row.session,
-        row.detail,
-        row.query,
-        row.user,
-        row.database,
-        row.application,
-    )
-    if any(each is not None and _IN_NO_TEXT.search(each) for each in texts):
+    if any(isinstance(each, str) and _IN_NO_TEXT.search(each) for each in row):
         raise NotARow("it contains NUL or an incomplete character, which no server writes")
     return row._replace(place=place) if place else row
 
