@@ -93,6 +93,10 @@ class Tape:
     databases: set[str] = field(default_factory=set)
     to_play: int = 0
     """How many statements with a text are played."""
+    timed: int = 0
+    """Number of statements with a duration."""
+    shortest_us: int = 1 << 62
+    """The shortest duration."""
     uncertain_writes: int = 0
     """Writes outside of transactions whose end the log does not show: their order is not known."""
     overlaps: Overlaps = field(default_factory=Overlaps)
@@ -196,6 +200,9 @@ class TapeWriter:
             tape.users.add(statement.user)
             tape.databases.add(statement.database)
             tape.to_play += has_text(statement)
+        if has_text(statement) and statement.duration_us is not None:
+            tape.timed += 1
+            tape.shortest_us = min(tape.shortest_us, statement.duration_us)
         writes = self._writes(statement.sql) if has_text(statement) else False
         was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)

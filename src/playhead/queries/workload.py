@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from playhead.note import Note, Weight
 from playhead.plan import PartitionPlan
@@ -12,6 +13,11 @@ from playhead.queries.log import Log
 from playhead.queries.tape import Tape
 from playhead.querylog.counts import RowOutcome
 from playhead.server import ServerFacts
+
+
+_LEAST_TIMED: Final = 50
+_NEVER_SHORTER_US: Final = 1_000
+"""Among so many statements, one is shorter: BEGIN, SET and COMMIT take some µs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,11 @@ def notes_of(
     if order == "commit" and tape.uncertain_writes:
         text = f"{tape.uncertain_writes:,} writes outside of transactions have no end in the log: "
         yield Note("no-end", f"{text}set log_min_duration_statement = 0 to log the order")
+    if tape.timed >= _LEAST_TIMED and tape.shortest_us >= _NEVER_SHORTER_US:
+        text = f"no statement of the log took less than {tape.shortest_us / 1_000:g} ms: "
+        yield Note(
+            "threshold", f"{text}with log_min_duration_statement above 0, others are missing"
+        )
     users = sorted(tape.users - {""})
     if {*users} - {server.user}:
         text = (
