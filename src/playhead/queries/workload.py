@@ -14,7 +14,6 @@ from playhead.queries.tape import Tape
 from playhead.querylog.counts import RowOutcome
 from playhead.server import ServerFacts
 
-
 _LEAST_TIMED: Final = 50
 _NEVER_SHORTER_US: Final = 1_000
 """Among so many statements, one is shorter: BEGIN, SET and COMMIT take some µs."""
