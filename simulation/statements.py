@@ -168,6 +168,14 @@ def _table(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     return [(table.oid, "r", "p", *table.place, False, False, False, has_deferred)], -1
 
 
+@shape(
+    r"SELECT o\.oid::int8, coalesce\(pg_catalog\.pg_relation_filenode\(o\.oid\), 0\)::int8 "
+    r"FROM \(SELECT (\d+)::oid AS oid\) o ORDER BY 1"
+)
+def _files(link: Link, match: Any, __: Any) -> Answer:
+    return [(int(match[1]), int(match[1]))], -1
+
+
 _TYPES = {
     "int8": "bigint",
     "int4": "integer",

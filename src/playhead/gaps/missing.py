@@ -14,7 +14,7 @@ from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.begun_replays import NotBegun
-from playhead.replay.guards import said_of_lost
+from playhead.replay.guards import refuse_lost_rows, said_of_lost
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
@@ -187,6 +187,8 @@ def by_ledger(
     notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
     notes += [_old(each) for each in old if theirs[each]]
     notes += on_unreadable(unreadable)
+    for replay_id, found in theirs.items():
+        notes += refuse_lost_rows(ends.target, replay_id, found)
     lost = ends.target.lost_files(entries) if isinstance(ends.target, KeepsFiles) else {}
     notes += [_lost([lost[each] for each in sorted(lost)])] if lost else []
     there = [entry.slice for entry in entries if entry.slice not in lost]

@@ -9,7 +9,7 @@ from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.grammar.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.postgres import offsets_held
+from playhead.postgres import offsets_held, storage
 from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, table_for
 from playhead.postgres.empty_shell import EmptyShells
 from playhead.postgres.inspect import Subject, refuse, refuse_extra_column
@@ -272,6 +272,10 @@ class PostgresTarget(Target):
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         with self._session() as session:
             return self._ledger(session).entries(replay_id)
+
+    def lost_rows(self, entries: Sequence[Entry], /) -> tuple[list[str], list[str]]:
+        with self._session() as session:
+            return storage.lost_rows(session, self.table, entries)
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:

@@ -22,6 +22,7 @@ from playhead.postgres.rows.decode import Decoded
 from playhead.postgres.session import Session
 from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.stage.stage import Stage
+from playhead.postgres.storage import storage_of
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
@@ -137,10 +138,7 @@ class PostgresWriter:
             for rows in copied(decoded) if decoded.rows else ():
                 self._session.copy(table.place, rows)
             abort_point("postgres.direct.copied")
-            self._close(
-                account,
-                {"way": "direct", "inserted": decoded.rows} | table.remarks(decoded, account),
-            )
+            self._close(table, decoded, account, {"way": "direct", "inserted": decoded.rows})
         abort_point("postgres.direct.committed")
         return True
 
@@ -172,7 +170,7 @@ class PostgresWriter:
             with self._begun(table, account):
                 details = stage(decoded).write()
                 abort_point("postgres.stage.merged")
-                self._close(account, {"way": "staged"} | details | table.remarks(decoded, account))
+                self._close(table, decoded, account, {"way": "staged"} | details)
         except DataError as exc:
             # No record's fault: a constraint of another table, or one checked at the commit.
             raise StatementRefused(
@@ -203,7 +201,7 @@ class PostgresWriter:
                 abort_point("postgres.apart.copied")
                 details = stage(met).write()
                 details["inserted"] += new.rows
-                self._close(account, {"way": "apart"} | details | table.remarks(decoded, account))
+                self._close(table, decoded, account, {"way": "apart"} | details)
             abort_point("postgres.apart.committed")
             return details
         return None
@@ -217,7 +215,13 @@ class PostgresWriter:
             abort_point("postgres.begun")
             yield
 
-    def _close(self, account: Account, details: dict[str, Any]) -> None:
+    def _close(
+        self, table: OpenTable, decoded: Decoded, account: Account, details: dict[str, Any]
+    ) -> None:
+        if (details["inserted"] or details.get("updated")) and not account.is_endless:
+            # Not for a live pipeline: old partitions are dropped under it as a rule.
+            details |= storage_of(self._session, table.layout.table)
+        details |= table.remarks(decoded, account)
         refused = sorted(account.refused_offsets)
         if refused:
             # So that `compare` does not need to read the whole table again for it.

@@ -1,9 +1,11 @@
 """Refuses to run a plan if its source or target has been replaced."""
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from playhead.errors import Refused
 from playhead.ledger import Entry
+from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.source import OutOfBounds, Source
@@ -60,6 +62,27 @@ class LostFiles(Refused):
         )
 
 
+class LostRows(Refused):
+    """Rows that the ledger of a replay has are gone from their tables."""
+
+    def __init__(self, replay_id: str, *, reasons: Sequence[str]) -> None:
+        self.replay_id, self.reasons = replay_id, tuple(reasons)
+        super().__init__(
+            f"replay {replay_id} was committed, but rows of it are gone: {'; '.join(reasons)}",
+            hint="write their records again: playhead gaps SOURCE TARGET --by offsets --replay, or "
+            "--by key --key COLS; or plan a new replay",
+        )
+
+
+@runtime_checkable
+class KeepsRows(Protocol):
+    """A target of rows, which vanish unseen if other programs drop or empty where they lie."""
+
+    def lost_rows(self, entries: Sequence[Entry], /) -> tuple[list[str], list[str]]:
+        """Return what says that rows of the entries are gone, and what makes that possible."""
+        ...
+
+
 def said_of_lost(found: Sequence[str]) -> str:
     """Return a clause that names lost files."""
     shown = "; ".join(found[:_SHOWN])
@@ -71,6 +94,17 @@ def refuse_lost_files(target: Target, replay_id: str, entries: Sequence[Entry]) 
     """Refuse to prove slices whose files are missing, or have another size."""
     if isinstance(target, KeepsFiles) and (lost := target.lost_files(entries)):
         raise LostFiles(replay_id, found=[lost[each] for each in sorted(lost)])
+
+
+def refuse_lost_rows(target: Target, replay_id: str, entries: Sequence[Entry]) -> list[Note]:
+    """Refuse to believe a ledger whose rows are gone; return notes on rows that may be."""
+    reasons, doubts = target.lost_rows(entries) if isinstance(target, KeepsRows) else ([], [])
+    if reasons:
+        raise LostRows(replay_id, reasons=reasons)
+    text = (
+        "whether all of them are still there cannot be told without reading them: playhead verify"
+    )
+    return [Note("rows-in-doubt", f"{each}: {text} {replay_id}") for each in doubts]
 
 
 def refuse_another_target(target: Target, plan: Plan) -> None:

@@ -26,6 +26,7 @@ from playhead.replay.guards import (
     LedgerForgot,
     refuse_another_target,
     refuse_lost_files,
+    refuse_lost_rows,
     refuse_what_is_gone,
 )
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
@@ -119,6 +120,7 @@ class Runner:
     trusts_ledger: bool = False
     """Whether the user accepts a ledger with less than the journal knows."""
     _reports: list[Mapping[str, Any]] = field(default_factory=list)
+    _doubts: Sequence[Note] = ()
     _done: int = 0
     """Offsets that the ledger had when it was last read."""
 
@@ -140,6 +142,7 @@ class Runner:
                 if self.plan.planned and not self._reports:
                     self.say(f"replay {replay_id} was done before; nothing was written now")
                 notes += self._say(copied_meanwhile(self.ends.target, self.plan))
+                notes += self._say(self._doubts)
             except BaseException as exc:
                 state = FAILED if isinstance(exc, Exception) else STOPPED
                 state = STOPPED if isinstance(exc, Stopped) else state
@@ -164,6 +167,8 @@ class Runner:
         while True:
             try:
                 entries, left = self._look()
+                if is_first or not left:
+                    self._doubts = refuse_lost_rows(self.ends.target, self.plan.replay_id, entries)
                 if not left:
                     refuse_lost_files(self.ends.target, self.plan.replay_id, entries)
                     return entries

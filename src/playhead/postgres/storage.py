@@ -1,0 +1,88 @@
+"""Where rows lie: entries name it, so that rows that vanish with a partition or by TRUNCATE are noticed."""
+
+from collections.abc import Iterable, Sequence
+
+from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable
+from playhead.postgres.session import Session
+from playhead.postgres.table import Table, read_table
+from playhead.postgres.table_name import place_of
+
+_STORAGE = "storage"
+"""In an entry's details: the table or the partitions that have its rows, and the file of each."""
+_Files = dict[int, set[int]]
+
+
+def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
+    """Return, for the details of an entry, where this transaction has written rows."""
+    # Rows of a foreign partition are not counted, nor any rows without track_counts.
+    is_written = (
+        "WHERE pg_catalog.pg_stat_get_xact_tuples_inserted(o.oid) > 0 "
+        "OR pg_catalog.pg_stat_get_xact_tuples_updated(o.oid) > 0 "
+        "OR pg_catalog.pg_relation_filenode(o.oid) IS NULL "
+        "OR NOT current_setting('track_counts')::bool"
+    )
+    files = _files(session, table, is_written if table.kind == "p" else "")
+    return {_STORAGE: {str(oid): file for oid, file in files}}
+
+
+def lost_rows(session: Session, name: str, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
+    """Return what says that rows of the entries are gone, and what makes it doubtful that all are there."""
+    tables: dict[Table, list[Entry]] = {}
+    for topic in sorted({entry.slice.topic for entry in entries}):
+        table = read_table(session.run, place_of(session.run, name, topic))
+        if table is not None:
+            tables.setdefault(table, []).extend(e for e in entries if e.slice.topic == topic)
+    lost: list[str] = []
+    doubtful: list[str] = []
+    for table, theirs in tables.items():
+        then, now = _written(theirs, table), dict(_files(session, table))
+        if gone := sorted(then.keys() - now.keys()):
+            oids = ", ".join(map(str, gone))
+            lost.append(f"{table.place} no longer has its partition of oid {oids}")
+        is_rewritten = any(files != {now[oid]} for oid, files in then.items() if oid in now)
+        if not is_rewritten and table.persistence != "u":
+            continue
+        why = "was rewritten or truncated" if is_rewritten else "is unlogged"
+        least = sum(_count(each, "inserted") - _count(each, "deleted") for each in theirs)
+        found = None if table.has_row_security else _rows(session, table)
+        if found is not None and found < least:
+            lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")
+        elif is_rewritten:
+            doubtful.append(f"{table.place} {why} after rows were committed")
+    return lost, doubtful
+
+
+def _files(session: Session, table: Table, condition: str = "") -> list[tuple[int, int]]:
+    """Return the table, or its partitions, each with its file; only TRUNCATE and rewriting change that."""
+    leaves = f"SELECT {table.oid}::oid AS oid"
+    if table.kind == "p":
+        leaves = (
+            f"SELECT relid::oid AS oid FROM pg_catalog.pg_partition_tree({table.oid}::oid) "  # noqa: S608
+            "WHERE isleaf"
+        )
+    found = session.run(
+        "SELECT o.oid::int8, coalesce(pg_catalog.pg_relation_filenode(o.oid), 0)::int8 "  # noqa: S608
+        f"FROM ({leaves}) o {condition} ORDER BY 1"
+    )
+    return [(oid, file) for oid, file in found]
+
+
+def _written(entries: Iterable[Entry], table: Table) -> _Files:
+    files: _Files = {}
+    try:
+        for entry in entries:
+            for oid, file in entry.details.get(_STORAGE, {}).items():
+                files.setdefault(int(oid), set()).add(file)
+    except UNREADABLE as exc:
+        raise LedgerUnreadable(f"the ledger of {table.place}", f"{_STORAGE}: {exc}") from exc
+    return files
+
+
+def _count(entry: Entry, name: str) -> int:
+    return int(entry.details.get(name, 0))
+
+
+def _rows(session: Session, table: Table) -> int:
+    only = "ONLY " if table.kind == "r" else ""
+    [(count,)] = session.run(f"SELECT count(*)::int8 FROM {only}{table.place.quoted}")  # noqa: S608
+    return int(count)

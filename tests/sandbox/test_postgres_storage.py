@@ -1,0 +1,178 @@
+"""Rows that vanish with a partition, or by TRUNCATE, between two runs of a replay are not proved."""
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from playhead.cli.app import main
+from playhead.errors import EXIT_DIFFERENT, EXIT_REFUSED, PlayheadError
+from playhead.files.target import FilesTarget
+from playhead.record import Slice
+from playhead.replay import api
+from playhead.sandbox import Endpoints
+from tests.fix_archives import commit
+from tests.fix_archives import record as on_tape
+from tests.sandbox.postgres_table import Table
+from tests.unit.standbys import NoEngine
+
+EACH = 10
+PARTS = ("low", "high", "unused")
+MADE = "CREATE TABLE {schema}.{part} PARTITION OF {{table}} FOR VALUES FROM ({start}) TO ({end})"
+
+
+class Ends(PlayheadError):
+    """What ends a run in its middle."""
+
+
+class HalfAnEngine(NoEngine):
+    """Plays the first of two partitions."""
+
+    def run_job(self, job):
+        super().run_job(replace(job, tasks=job.tasks[:1]))
+        raise Ends("in the middle")
+
+
+@pytest.fixture
+def replay_id() -> str:
+    return f"storage-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[type[NoEngine]]:
+    """What plays; the last one counts."""
+    kinds: list[type[NoEngine]] = [NoEngine]
+    monkeypatch.setattr(api, "_engine", lambda configuration, *_, **__: kinds[-1](configuration))
+    return kinds
+
+
+@pytest.fixture
+def tape(sandbox: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines) -> str:
+    """Ten records of each of two partitions."""
+    for name in ("STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setenv("DATABASE_URL", sandbox.database_url)
+    monkeypatch.chdir(tmp_path)
+    with FilesTarget("tape", "json").open("tape") as writer:
+        for partition in (0, 1):
+            ids = range(partition * EACH, (partition + 1) * EACH)
+            kept = [
+                replace(on_tape(n, value=b'{"id": %d}' % id_), partition=partition)
+                for n, id_ in enumerate(ids)
+            ]
+            commit(writer, Slice("t", partition, 0, EACH), kept)
+    return "json:tape"
+
+
+def part(table: Table, name: str) -> str:
+    start = PARTS.index(name) * EACH
+    return MADE.format(schema=f'"{table.schema}"', part=name, start=start, end=start + EACH)
+
+
+def partitioned(sandbox: Endpoints, schema: str) -> Table:
+    table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY) PARTITION BY RANGE (id")
+    for each in PARTS:
+        table.run(part(table, each))
+    return table
+
+
+def code_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    return int(end.value.code or 0)
+
+
+def half_played(tape: str, table: Table, replay_id: str, engines: list[type[NoEngine]]) -> None:
+    engines.append(HalfAnEngine)
+    assert code_of("replay", tape, target(table), "--id", replay_id, "--yes") == 1
+    engines.pop()
+    assert len(table.rows()) == EACH
+
+
+def target(table: Table) -> str:
+    return f"postgres:{table.schema}.{table.name}"
+
+
+LOSSES = {
+    "dropped": ["DROP TABLE {low}"],
+    "made again": ["DROP TABLE {low}", "{part}"],
+    "detached": ["ALTER TABLE {table} DETACH PARTITION {low}"],
+    "emptied": ["TRUNCATE {low}"],
+    "all emptied": ["TRUNCATE {table}"],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_partition_whose_rows_are_gone(
+    sandbox, schema, tape, replay_id, engines, capsys, loss: list[str]
+):
+    table = partitioned(sandbox, schema)
+    half_played(tape, table, replay_id, engines)
+    for statement in loss:
+        named = statement.replace("{low}", f'"{schema}".low')
+        table.run(named.replace("{part}", part(table, "low")))
+    capsys.readouterr()
+    for _ in range(2):
+        assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+        said = capsys.readouterr().err
+        assert f"rows of it are gone: {schema}.cars" in said
+        assert "proved" not in said
+    assert table.rows() == [], "nothing more is written beside what is missing"
+    by_ledger = ("gaps", tape, target(table), "--by", "ledger", "--ledger", replay_id)
+    assert code_of(*by_ledger) == EXIT_REFUSED
+    assert "rows of it are gone" in capsys.readouterr().err
+
+
+def test_a_finished_replay_is_not_proved_again(sandbox, schema, tape, replay_id, capsys):
+    table = partitioned(sandbox, schema)
+    assert code_of("replay", tape, target(table), "--id", replay_id, "--yes") == 0
+    table.run(f'DROP TABLE "{schema}".high')
+    assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+    assert "no longer has its partition of oid" in capsys.readouterr().err
+
+
+def test_partitions_may_come_and_unused_ones_may_go(sandbox, schema, tape, replay_id, engines):
+    table = partitioned(sandbox, schema)
+    half_played(tape, table, replay_id, engines)
+    table.run(f'DROP TABLE "{schema}".unused')
+    table.run(f'CREATE TABLE "{schema}".more PARTITION OF {{table}} FOR VALUES FROM (99) TO (100)')
+    table.run(f'DROP TABLE "{schema}".high')
+    table.run(part(table, "high"))
+    assert code_of("resume", replay_id, "--yes") == 0
+    assert len(table.rows()) == 2 * EACH
+
+
+def test_a_table_that_was_truncated(sandbox, schema, tape, replay_id, engines, capsys):
+    table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY")
+    half_played(tape, table, replay_id, engines)
+    table.run("TRUNCATE {table}")
+    assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+    assert f"has 0 rows, of {EACH} written" in capsys.readouterr().err
+    assert table.rows() == []
+
+
+def test_a_table_that_was_rewritten(sandbox, schema, tape, replay_id, engines, capsys):
+    """VACUUM FULL keeps the rows; so many rows of others could hide a TRUNCATE, which is said."""
+    table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY")
+    half_played(tape, table, replay_id, engines)
+    table.run("VACUUM FULL {table}")
+    capsys.readouterr()
+    assert code_of("resume", replay_id, "--yes") == 0
+    said = capsys.readouterr().err
+    assert f"{schema}.cars was rewritten or truncated after rows were committed" in said
+    assert f"cannot be told without reading them: playhead verify {replay_id}" in said
+    table.run("DELETE FROM {table} WHERE id = 3")
+    assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+    assert code_of("verify", replay_id) == EXIT_DIFFERENT
+
+
+def test_an_unlogged_table_that_a_crash_would_have_emptied(
+    sandbox, schema, tape, replay_id, engines, capsys
+):
+    table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY")
+    table.run("ALTER TABLE {table} SET UNLOGGED")
+    half_played(tape, table, replay_id, engines)
+    table.run("DELETE FROM {table}")  # As a crash leaves it: the file is the same one.
+    assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+    assert "is unlogged, and has 0 rows" in capsys.readouterr().err
