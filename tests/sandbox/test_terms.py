@@ -128,6 +128,37 @@ def test_any_machine_verifies_by_the_plan_in_the_ledger(table, replay_id, on, ca
     assert code_of("verify", replay_id, f"postgres:{name}") == 6
 
 
+@pytest.mark.parametrize("rule", [(), ("--on-conflict", "update")], ids=["append", "update"])
+def test_rows_that_a_policy_hides_are_no_difference(table, replay_id, capsys, monkeypatch, rule):
+    name, role = f"{table.schema}.cars", f"r_{table.schema[-30:]}"
+    assert code_of(*words(replay_id, name, *rule)) == 0
+    quoted, schema = sql.Identifier(role).as_string(), f'"{table.schema}", playhead_ledger'
+    monkeypatch.setenv("LOWLY", f"postgresql://{role}:x@{table.url.rpartition('@')[2]}")
+    as_role = ("--database", "${LOWLY}")
+    table.run(f"CREATE ROLE {quoted} LOGIN PASSWORD 'x'")
+    try:
+        table.run(f"GRANT USAGE ON SCHEMA {schema} TO {quoted}")
+        table.run(f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {schema} TO {quoted}")
+        table.run("ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+        table.run("CREATE POLICY p ON {table} FOR SELECT USING (id < 15)")
+        verify = ("verify", replay_id, *as_role)
+        capsys.readouterr()
+        assert code_of(*verify) == 4
+        said = capsys.readouterr().err
+        assert f"CANNOT BE TOLD: {COUNT} records read back, 5 differences" in said
+        assert f"{name} has row security for this user, which may hide rows" in said
+        assert "connect as the owner of the table, or as a user with BYPASSRLS" in said
+        assert code_of("verify", "json:tape", f"postgres:{name}", *as_role) == 4
+        assert "CANNOT BE TOLD" in capsys.readouterr().err
+        assert code_of("verify", replay_id) == 0, "the owner sees all"
+        table.run("UPDATE {table} SET v = 'y' WHERE id = 7")
+        capsys.readouterr()
+        assert code_of(*verify) == 4
+        assert f"DIFFERENT: {COUNT} records read back, 6 differences" in capsys.readouterr().err
+    finally:
+        table.run(f"DROP OWNED BY {quoted}; DROP ROLE {quoted}")
+
+
 def test_a_ledger_of_another_table_does_not_say_what_is_missing(
     table, replay_id, on, capsys, sandbox
 ):

@@ -404,6 +404,8 @@ def test_a_topic_that_was_deleted_and_created_again_is_not_the_one_in_the_table(
     ran(deck.plan(*ends, on_conflict="ignore"))
     assert look(deck, *ends).doubtful == 10
     assert len(places(look(deck, *ends, by="key", key=("id",)))) == 1
+    by_key = look(deck, *ends, by="key", key=("v",))
+    assert (places(by_key), by_key.doubtful, by_key.is_whole) == ([], 10, False)
     deck.sql(f"TRUNCATE {table}")
     ran(deck.plan(*ends, on_conflict="ignore"))
     assert look(deck, *ends).is_whole

@@ -40,8 +40,9 @@ class Ledger:
     def entries(self, replay_id: str) -> list[Entry]:
         return self.held[replay_id]
 
-    def doubts(self, *lacking: Slice) -> tuple[int, list[Note]]:
-        return of_other_topics(self, TableFacts((), self.begun), NOW, [SPAN], lacking)  # type: ignore[arg-type]
+    def doubts(self, *lacking: Slice, by_key: bool = False) -> tuple[int, list[Note]]:
+        facts = TableFacts((), self.begun)
+        return of_other_topics(self, facts, NOW, [SPAN], lacking, by_key=by_key)  # type: ignore[arg-type]
 
 
 def test_rows_that_a_replay_of_the_deleted_topic_wrote_are_in_doubt():
@@ -53,7 +54,17 @@ def test_rows_that_a_replay_of_the_deleted_topic_wrote_are_in_doubt():
         "replay r1 wrote 40 of the offsets that the table has from another topic laps" in note.text
     )
     assert "that had the ID old and was deleted; the ID is new now" in note.text
-    assert "--by key --key COLS" in note.text
+    assert "playhead verify SOURCE TARGET compares the records themselves" in note.text
+
+
+def test_by_key_any_row_of_the_deleted_topic_may_be_the_one_that_was_found():
+    ledger = Ledger().replay("r1", "old", (100, 140))
+    count, [note] = ledger.doubts(by_key=True)
+    assert (count, note.code) == (40, "other-topic")
+    assert "replay r1 wrote 40 rows into the table from another topic laps" in note.text
+    assert ledger.doubts(Slice(TOPIC, 0, 10, 100), by_key=True)[0] == 10
+    assert ledger.replay("r2", "new", (0, 70)).doubts(by_key=True)[0] == 30
+    assert ledger.replay("r3", "new", (70, 100)).doubts(by_key=True) == (0, [])
 
 
 def test_another_cluster_is_another_topic():

@@ -101,7 +101,7 @@ class TestTheVerdict:
         )
         span = "1600000000000..1600000030000"
         plan = Planner(request(span=span), Wiring(source, ListTarget(), None), 1).plan("r1")
-        found = self.verified(same=8).after(plan, is_of_run=False)
+        found = self.verified(same=8).after(plan, ListTarget(), is_of_run=False)
         assert not found.agrees
         assert found.verdict() == (
             "CANNOT BE TOLD: 8 records read back, 0 differences; NOT the whole span: 20 offsets "
@@ -110,7 +110,7 @@ class TestTheVerdict:
         document = found.as_document()
         assert (document["unstable"], document["agrees"]) == (20, False)
         assert [note["code"] for note in document["notes"]] == ["open-transaction"]
-        of_run = self.verified(same=8).after(plan, is_of_run=True)
+        of_run = self.verified(same=8).after(plan, ListTarget(), is_of_run=True)
         assert of_run.agrees, "the run had planned no more"
         assert (
             "verified: 8 records read back, 0 differences; NOT the whole span" in of_run.verdict()

@@ -159,10 +159,10 @@ class GapFinder:
         notes = policed(facts)
         if request.spec.table.key and lacking.by != "offsets":
             notes += unkeyed(facts, columns_of(request, self.question.time_column))
-        if self._way == "key":
-            return 0, notes
-        target, lacks = self.ends.target, lacking.slices
-        doubtful, others = of_other_topics(target, facts, self.facts, self.spans, lacks)
+        target, lacks, by_key = self.ends.target, lacking.slices, lacking.by != "offsets"
+        doubtful, others = of_other_topics(
+            target, facts, self.facts, self.spans, lacks, by_key=by_key
+        )
         return doubtful, [*notes, *others]
 
     def _in_time(self) -> Filter:

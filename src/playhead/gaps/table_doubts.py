@@ -77,11 +77,14 @@ def of_other_topics(
     source: SourceFacts,
     spans: Sequence[Slice],
     lacking: Sequence[Slice],
+    *,
+    by_key: bool = False,
 ) -> tuple[int, list[Note]]:
     """Return how many offsets of the table may be those of other topics of the same names, and notes.
 
     A topic that was deleted and created again has its offsets from 0 once more. Only a replay of the present
-    topic that left no row alone proves that a row is of the present topic.
+    topic that left no row alone proves that a row is of the present topic. By key, any row of another topic
+    may be the one that was found for a record.
     """
     if facts.begun is None:
         return 0, [_UNREADABLE]
@@ -105,9 +108,9 @@ def of_other_topics(
         if _is_of(terms, source, entry.slice.topic) and not entry.details.get("left_alone")
     ]
     there = remaining(remaining(spans, lacking), present)
-    notes = list(_notes(written, source, there))
-    slices = [entry.slice for each in written for entry in each.entries]
-    return _shared(there, slices), notes
+    found = [(each, _doubted(there, [each], by_key=by_key)) for each in written]
+    notes = _notes([each for each in found if each[1]], source, by_key=by_key)
+    return _doubted(there, written, by_key=by_key), list(notes)
 
 
 def _is_other(terms: Terms, source: SourceFacts, topic: str) -> bool:
@@ -133,19 +136,19 @@ def _writer(
     return _Writer(replay_id, begun[replay_id], entries)
 
 
-def _shared(there: Sequence[Slice], theirs: Sequence[Slice]) -> int:
-    """Return how many offsets both have."""
-    return sum(map(len, there)) - sum(map(len, remaining(there, theirs)))
+def _doubted(there: Sequence[Slice], writers: Sequence[_Writer], *, by_key: bool) -> int:
+    """Return for how many of these offsets a row may be one of the writers'."""
+    entries = [entry for each in writers for entry in each.entries]
+    held = sum(map(len, there))
+    if by_key:
+        return min(held, sum(entry.written for entry in entries))
+    return held - sum(map(len, remaining(there, [entry.slice for entry in entries])))
 
 
 def _notes(
-    written: Sequence[_Writer], source: SourceFacts, there: Sequence[Slice]
+    found: Sequence[tuple[_Writer, int]], source: SourceFacts, *, by_key: bool
 ) -> Iterator[Note]:
-    found = [
-        (each, count)
-        for each in written
-        if (count := _shared(there, [entry.slice for entry in each.entries]))
-    ]
+    what = "rows into the table" if by_key else "of the offsets that the table has"
     for each, count in found[:_MOST_NAMED]:
         topic = each.entries[0].slice.topic
         then, now = each.terms.topics[topic], source.topics[topic].topic_id
@@ -155,9 +158,9 @@ def _notes(
             else f"of the cluster {each.terms.source}; the source is {source.identity}"
         )
         text = (
-            f"replay {each.replay_id} wrote {count:,} of the offsets that the table has from another topic {topic}, "
-            f"{which}: whether the records of the present topic are there is unknown; --by key --key COLS looks "
-            "for the records themselves, --by ledger counts what replays of the present topic committed"
+            f"replay {each.replay_id} wrote {count:,} {what} from another topic {topic}, {which}: whether the "
+            "records of the present topic are there is unknown; playhead verify SOURCE TARGET compares the records "
+            "themselves, --by ledger counts what replays of the present topic committed"
         )
         yield Note("other-topic", text)
     if len(found) > _MOST_NAMED:

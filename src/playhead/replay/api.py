@@ -186,7 +186,7 @@ class Planned:
 
     def compare(self) -> Verification:
         """Compare the target with the span itself, without a run that says what went where."""
-        return self._compared().after(self.plan, is_of_run=False)
+        return self._compared().after(self.plan, self.ends.target, is_of_run=False)
 
     def _compared(self) -> Verification:
         spec, both = self.plan.request.spec, self.ends

@@ -16,7 +16,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
-from playhead.target import Target
+from playhead.target import DescribesTables, Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
@@ -59,6 +59,8 @@ class Verification:
     """Whether the records of a run were compared, which has planned no unstable offsets."""
     told: tuple[Note, ...] = ()
     """Notes of the plan that matter for the result."""
+    policed: tuple[str, ...] = ()
+    """Tables whose row security may hide rows from the user."""
 
     @property
     def agrees(self) -> bool:
@@ -98,16 +100,35 @@ class Verification:
             return "verified"
         # Checksums that disagree are a difference even if no record differs.
         is_told = self.different == 0 and (self.unknown or all(_agree(self.partitions)))
-        return "CANNOT BE TOLD" if is_told else "DIFFERENT"
+        return "CANNOT BE TOLD" if is_told or self._may_be_hidden() else "DIFFERENT"
+
+    def _may_be_hidden(self) -> bool:
+        """Whether all differences are rows that seem to be missing, and policies may hide them."""
+        kinds = {each["kind"] for each in self.differences}
+        return bool(self.policed) and "missing" in kinds <= {"missing", "unknown"}
 
     def notes(self) -> list[Note]:
         """What should be known beside the verdict."""
-        return [*self.told, *extra_fields_notes(self.extra_fields)]
+        hidden = (
+            Note(
+                "row-security",
+                f"{table} has row security for this user, which may hide rows: what seems to be missing may be "
+                "there, and what should not be there may be unseen; connect as the owner of the table, or as a "
+                "user with BYPASSRLS",
+            )
+            for table in self.policed
+        )
+        return [*self.told, *hidden, *extra_fields_notes(self.extra_fields)]
 
-    def after(self, plan: Plan, *, is_of_run: bool) -> "Verification":
-        """Return it with what planning could not read of the span."""
+    def after(self, plan: Plan, target: Target, *, is_of_run: bool) -> "Verification":
+        """Return it with what planning could not read of the span, and what the target may hide."""
         told = tuple(note for note in plan.notes if note.code == OPEN_TRANSACTION)
-        return replace(self, unstable=plan.unstable, is_of_run=is_of_run, told=told)
+        policed: Sequence[str] = ()
+        if isinstance(target, DescribesTables):
+            policed = target.table_facts(sorted(plan.source.topics)).policed
+        return replace(
+            self, unstable=plan.unstable, is_of_run=is_of_run, told=told, policed=tuple(policed)
+        )
 
     def as_document(self) -> dict[str, Any]:
         rows = [
@@ -134,7 +155,7 @@ def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verificatio
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
-    return checked(plan, run_job(job) if job.tasks else []).after(plan, is_of_run=True)
+    return checked(plan, run_job(job) if job.tasks else []).after(plan, ends.target, is_of_run=True)
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
