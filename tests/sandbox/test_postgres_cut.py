@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from playhead.sandbox import Endpoints
-from tests.sandbox.postgres_table import Table, records
+from tests.sandbox.postgres_table import Table, record, records
 
 ALTERED = "with_rounded_values", "with_cut_values"
 MOMENT = 1_609_459_200  # 2021-01-01T00:00:00Z
@@ -31,6 +31,12 @@ class TestWhatColumnsOfTimesDoNotKeep:
             ("time(2)", "12:00:00.123", "12:00:00.120"),
             ("timetz(0)", "12:00:00.7+02", "12:00:00+02"),
             ("moment", "2021-01-01T00:00:00.7Z", "2021-01-01T00:00:00Z"),
+            ("interval(0)", "PT1.5S", "PT0.5M"),
+            ("interval(0)", "12:00:00.7", "@ 1.5 hours ago"),
+            ("interval(3)", 1.0007, 1.007),
+            ("interval second(1)", "1.25 s", "1.2 s"),
+            ("interval(0)[]", ["1 s", "20 ms"], ["1 s", "2000 ms"]),
+            ("span", "0.0001 hours", "0.001 hours 0.4 s"),
         ],
     )
     def test_rounded(
@@ -52,6 +58,9 @@ class TestWhatColumnsOfTimesDoNotKeep:
             ("date", "20210101T233000", "Jan 1, 2021"),
             ("date[]", ["2021-01-01T23:30:00"], ["2021-01-01"]),
             ("time[]", '{12:00:00,"13:00:00+05"}', '{12:00:00,"13:00:00"}'),
+            ("interval day", "1 day 12:00", "2 days"),
+            ("interval year to month", "P1Y2M3D", "1-2"),
+            ("interval hour to minute", "12:30:30", "12:30:00"),
         ],
     )
     def test_cut(
@@ -65,7 +74,8 @@ class TestWhatColumnsOfTimesDoNotKeep:
         """Both numbers of the entry, for the two values in one slice or in two."""
         helper = Table.made(sandbox.database_url, schema, "id int", "helper")
         helper.run(f'CREATE DOMAIN "{schema}".moment AS timestamptz(0)')
-        kind = f'"{schema}".moment' if kind == "moment" else kind
+        helper.run(f'CREATE DOMAIN "{schema}".span AS interval(0)')
+        kind = f'"{schema}".{kind}' if kind in ("moment", "span") else kind
         table = Table.made(sandbox.database_url, schema, f"id int, x {kind}")
         rows = records({"id": 1, "x": changed}, {"id": 2, "x": kept})
         entries = [table.commit(each) for each in ([[rows[0]], [rows[1]]] if is_alone else [rows])]
@@ -74,6 +84,34 @@ class TestWhatColumnsOfTimesDoNotKeep:
         if is_alone:
             assert not any(name in entries[1].details for name in ALTERED)
         return rounded, cut
+
+
+@pytest.mark.parametrize("rule", [None, "update"])
+@pytest.mark.parametrize(("kind", "count"), [("timestamptz(0)", 2), ("timestamp(2)", 1)])
+def test_times_of_records(
+    sandbox: Endpoints, schema: str, kind: str, count: int, rule: Any
+) -> None:
+    columns = f"id int PRIMARY KEY, _timestamp {kind}"
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict=rule, tombstones="skip")
+    moments = [MOMENT * 1000, MOMENT * 1000 + 10, MOMENT * 1000 + 7]
+    rows = [record(n, {"id": n}, ms=ms) for n, ms in enumerate(moments)]
+    entry = table.commit([*rows, record(3, None, ms=MOMENT * 1000 + 7)])
+    assert entry.details["with_rounded_values"] == count
+
+
+@pytest.mark.parametrize("rule", ["ignore", "update"])
+def test_intervals_beside_refused_ones(sandbox: Endpoints, schema: str, rule: Any) -> None:
+    columns = "id int PRIMARY KEY, x interval(0), y interval day, z timestamp(0)"
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict=rule)
+    values = [
+        {"id": 1, "x": "1.5 s", "y": "36:00", "z": "2021-01-01T00:00:00.7"},
+        {"id": 2, "x": "nonsense"},
+        {"id": 3, "y": "36:00"},
+        {"id": 4, "x": "2 s", "y": "2 days"},
+    ]
+    entry = table.commit(records(*values), rule="skip")
+    assert [entry.details.get(name) for name in ALTERED] == [1, 2]
+    assert (entry.written, entry.skipped) == (3, 1)
 
 
 @pytest.mark.parametrize(

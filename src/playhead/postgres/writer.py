@@ -21,6 +21,7 @@ from playhead.postgres.open_table import OpenTable, copied
 from playhead.postgres.rows.decode import Decoded
 from playhead.postgres.session import Session
 from playhead.postgres.session import TableName as TablePlace
+from playhead.postgres.stage.altered_intervals import with_altered_intervals
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.storage import storage_of
 from playhead.record import Slice
@@ -170,6 +171,7 @@ class PostgresWriter:
             with self._begun(table, account):
                 details = stage(decoded).write()
                 abort_point("postgres.stage.merged")
+                decoded = with_altered_intervals(self._session, decoded)
                 self._close(table, decoded, account, {"way": "staged"} | details)
         except DataError as exc:
             # No record's fault: a constraint of another table, or one checked at the commit.

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.column_types import where_true
 from playhead.postgres.rows.text_format import Repeated, decimals_of_epoch
 from playhead.postgres.table import Column
 
@@ -44,6 +48,12 @@ def unit_of_times(column: Column) -> int | None:
     return (
         10 ** (_MOST_DIGITS - digits) if column.base in _TIMES and digits < _MOST_DIGITS else None
     )
+
+
+def rounded_rows(times: Any, unit: int) -> list[int]:
+    """Return the rows whose time is not a multiple of this many microseconds."""
+    counted = pc.cast(times, pa.int64())
+    return where_true(pc.not_equal(pc.multiply(pc.divide(counted, unit), unit), counted))
 
 
 def alterations(

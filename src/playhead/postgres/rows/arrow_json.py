@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from playhead.postgres.rows.altered_values import unit_of_times
+from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.column_types import where_true
 from playhead.postgres.rows.python_json import Documents, fold, read_object
 from playhead.postgres.rows.text_format import Bad
 
@@ -114,14 +113,8 @@ def read(
             odd.update(rows)
         columns[field.name] = column
         if (unit := unit_of_times(field.column)) is not None:
-            rounded.update(_rounded(column, unit))
+            rounded.update(rounded_rows(column, unit))
     return ArrowRows(pa.table(columns), sorted(odd), sorted(rounded - odd), is_complete)
-
-
-def _rounded(column: Any, unit: int) -> list[int]:
-    """Return the rows whose time is not a multiple of this many microseconds."""
-    counted = pc.cast(column, pa.int64())
-    return where_true(pc.not_equal(pc.multiply(pc.divide(counted, unit), unit), counted))
 
 
 def _read_strictly(

@@ -12,7 +12,7 @@ from playhead.account import Account
 from playhead.postgres.rows import arrow_json
 from playhead.postgres.rows.altered_values import ROUNDED
 from playhead.postgres.rows.column_layout import Field, Layout
-from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column
+from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column, rounded_times
 from playhead.postgres.rows.named_columns import FORM, ColumnNamer, ColumnSets
 from playhead.postgres.rows.python_json import Documents, read_names, read_object
 from playhead.postgres.rows.text_format import Bad, checked_for
@@ -159,6 +159,8 @@ class Decoder:
         if nulls_are_rows and nulls:
             values.parts.append((nulls, None))
             nulls = []
+        for i in rounded_times(self._layout.metadata, records) - set(nulls):
+            values.note(i, (ROUNDED,))
         self._refuse_nulls(values, metadata, refusals)
         if self._refuses_left_out:
             for i in sorted(values.left_out):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
 from playhead.postgres.rows.column_layout import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
 from playhead.postgres.rows.column_types import INTEGERS, JSONS, TEXTS, TIMES, where_true
 from playhead.postgres.rows.python_json import read_json
@@ -58,6 +59,15 @@ def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> A
         ms = timestamps_ms[index]
         refuse(index, Bad("out_of_reach", f"{field.name}: {ms} ms since 1970 is out of range"))
     return microseconds.cast(field.arrow)
+
+
+def rounded_times(metadata: Sequence[Field], records: Records) -> set[int]:
+    """Return the indexes of records of which a column of times rounds the timestamp."""
+    units = [unit_of_times(each.column) for each in metadata if each.name == TIMESTAMP]
+    if not units or units[0] is None:
+        return set()
+    microseconds, _ = microseconds_of(records.timestamps_ms)
+    return set(rounded_rows(microseconds, units[0]))
 
 
 def microseconds_of(timestamps_ms: Sequence[int]) -> tuple[Any, list[int]]:
