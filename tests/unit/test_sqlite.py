@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from playhead.replay.assemble import target_at
 from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
+from playhead.sqlite.affinity import count_of
 from playhead.sqlite.target import SqliteTarget
 from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.terms import OtherTerms
@@ -184,6 +186,50 @@ def test_types_of_the_table_do_not_count_as_differences(tmp_path: Path) -> None:
     value = b'{"a": 5, "b": 7, "c": "8", "left out": 1}'
     assert written(SqliteTarget(str(file), "t"), value)["same"] == 1
     assert rows(file, "SELECT a, b, c FROM t") == [("5", 7.0, 8)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "kept"),
+    [
+        ("INTEGER", "007", "7"),
+        ("INTEGER", " 7", "seven 7"),
+        ("NUMERIC", "1e3", "1000"),
+        ("STRING", "+4912345", "ab12"),
+        ("REAL", "1.50", "1.5"),
+        ("TEXT", 0.30000000000000004, 0.5),
+        ("INTEGER", "123456789012345678901234567890", 1.0),
+        ("NUMERIC", "0.12345678901234567890", 0.5),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "update"])
+def test_values_that_a_declared_type_changes_are_counted(
+    tmp_path: Path, kind: str, changed: Any, kept: Any, rule: str | None
+) -> None:
+    file = tmp_path / "a.db"
+    rows(file, f"CREATE TABLE t (id PRIMARY KEY, a {kind}, _partition, _offset)")
+    target = SqliteTarget(str(file), "t", TableRules(on_conflict=rule))
+    values = [
+        json.dumps({"id": n, "a": each}).encode() for n, each in enumerate((changed, kept, None))
+    ]
+    assert written(target, *values)["with_converted_values"] == 1
+    samples = [Records.of(Record("t", 0, 0, 1, TimestampType.CREATE_TIME, b"k", v) for v in values)]
+    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, samples)
+    [note] = [n for n in target.inspect(seen).notes if n.code == "target-values-converted"]
+    assert note.text.startswith("1 of the sampled records have values that declared types of t")
+
+
+def test_an_integer_of_many_digits_in_a_real_column_is_counted() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (a REAL)")
+        assert count_of(connection, "t", [{"a": (1 << 53) + 1}, {"a": 1 << 60}, {"b": "007"}]) == 1
+
+
+def test_columns_without_a_type_change_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    rows(file, "CREATE TABLE t (a, b TEXT, c BLOB, _partition INTEGER, _offset INTEGER)")
+    target = SqliteTarget(str(file), "t")
+    values = b'{"a": "007", "b": "007", "c": "1e3"}', b'{"a": 1.0, "b": 7, "c": 1e3}'
+    assert "with_converted_values" not in written(target, *values)
 
 
 def test_of_one_key_the_last_record_stays_under_update_and_the_first_under_ignore(

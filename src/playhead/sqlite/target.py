@@ -15,6 +15,7 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
+from playhead.sqlite.affinity import count_of
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import database_file, open_database, transaction
 from playhead.sqlite.table import Table, creating, new_table, read_table
@@ -68,6 +69,7 @@ class SqliteTarget(Target):
                 if table is not None:
                     table.refuse_unwritable(connection)
                     notes += table.notes(request.of(topic))
+                    notes += self._converted(connection, table, request.of(topic))
                 elif self.rules.create:
                     request = request.wider()
                     document = new_table(name, request.of(topic), self.rules)
@@ -163,6 +165,15 @@ class SqliteTarget(Target):
         file = database_file(self.file)
         with open_database(file, "rw" if file.exists() else "memory") as connection:
             yield connection
+
+    def _converted(
+        self, connection: sqlite3.Connection, table: Table, samples: Iterable[Records]
+    ) -> Iterator[Note]:
+        """Yield a note if declared types of the table change sampled values."""
+        rows = (row for run in samples for row in table.shown(run))
+        if count := count_of(connection, table.name, rows):
+            text = f"{count:,} of the sampled records have values that declared types of {table.name} change, as "
+            yield Note("target-values-converted", f"{text}007 in an INTEGER column becomes 7")
 
     def _name(self, topic: str) -> str:
         name = self.table.replace("{topic}", topic)

@@ -12,6 +12,7 @@ from playhead.ledger import NOT_KEPT, Entry
 from playhead.record import Record
 from playhead.records import Records
 from playhead.source import TopicPartition
+from playhead.sqlite.affinity import CONVERTED, count_of
 from playhead.sqlite.compare import Comparison
 from playhead.sqlite.final_rows import FinalRows
 from playhead.sqlite.ledger import Ledger
@@ -93,6 +94,8 @@ class SqliteWriter(Writer):
         extra = ExtraFields.counted(
             names for record, _, names in rows if record.offset not in refused_offsets
         )
+        written = (row for record, row, _ in rows if record.offset not in refused_offsets)
+        counts[CONVERTED] = count_of(connection, table.name, written)
         return {name: count for name, count in counts.items() if count} | extra.as_details()
 
 
