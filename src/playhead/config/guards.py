@@ -41,8 +41,7 @@ class CopiedBefore(Refused):
         self.action, self.copies = action, copies
         super().__init__(
             f"{action} would write records a second time, and was not done: {copies}",
-            hint="to write them once more: --again, from Python again=True; another target topic has "
-            "them once",
+            hint="to write them once more: --again, from Python again=True",
         )
 
 

@@ -67,7 +67,8 @@ def appended_by_others(target: Target, plan: Plan) -> str:
         return ""  # the rows of another topic have the same offsets
     held = target.held_offsets(left)
     found = sum(map(held.count, topics))
-    return f"{found:,} of the offsets that it lacks are in the table already" if found else ""
+    text = "of the offsets that it lacks are in the table already; playhead gaps SOURCE TARGET --replay"
+    return f"{found:,} {text} writes only those that are missing" if found else ""
 
 
 def copied_ahead(target: Target, plan: Plan, ahead: Sequence[Slice]) -> list[EarlierCopy]:
