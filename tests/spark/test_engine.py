@@ -101,6 +101,33 @@ def test_an_engine_has_settings_and_jobs_of_its_own(spark: "SparkSession", tmp_p
         assert one.session().range(3).count() == 3
 
 
+def test_runs_beside_each_other_leave_the_users_session_active(spark: "SparkSession") -> None:
+    """The second one begins while a session of the first is active."""
+    users, one, other = spark.newSession(), *(Engine(configure({})).session() for _ in range(2))
+
+    def activate(made: "SparkSession") -> None:
+        type(spark)._activeSession = made
+        jvm = type(spark)._get_j_spark_session_class(spark._jvm)
+        jvm.setActiveSession(made._jsparkSession)
+
+    try:
+        activate(users)
+        first, second = own_session.tagged(one, "one"), own_session.tagged(other, "other")
+        first.__enter__()
+        activate(one)
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert type(spark).getActiveSession() is users
+        activate(other)
+        second.__exit__(None, None, None)
+        assert type(spark).getActiveSession() is users
+        with own_session.tagged(one, "one"):
+            activate(spark)
+        assert type(spark).getActiveSession() is spark, "another choice of the user stays"
+    finally:
+        activate(spark)
+
+
 def test_the_session_of_another_thread_is_taken_as_it_is(spark: "SparkSession") -> None:
     with ThreadPoolExecutor(1) as elsewhere:
         assert elsewhere.submit(session.session, "another").result() is spark

@@ -25,6 +25,8 @@ def with_own_settings(spark: "SparkSession") -> "SparkSession":
 
 
 _own: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
+_theirs: "list[SparkSession | None]" = [None]
+"""The session that the user had made active when one was last seen."""
 
 
 @contextmanager
@@ -32,17 +34,27 @@ def _active_as_before() -> Iterator[None]:
     """Leave active the session that is: PySpark makes the one active that reads a table of ours."""
     from pyspark.sql import SparkSession
 
-    before = SparkSession._activeSession
-    if before is None or before in _own:
-        before = SparkSession._instantiatedSession
+    _note_theirs()
     try:
         yield
     finally:
         with contextlib.suppress(Exception):  # An engine that has died has none.
+            _note_theirs()
+            # While another run is in another thread, the active session may be its own.
+            before = _theirs[0] or SparkSession._instantiatedSession
             if before is not None and SparkSession._activeSession is not before:
                 SparkSession._activeSession = before
                 module = SparkSession._get_j_spark_session_class(before._jvm)
                 module.setActiveSession(before._jsparkSession)
+
+
+def _note_theirs() -> None:
+    """Remember the active session if it is none of ours; none is active where the engine was stopped."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession._activeSession
+    if active is None or active not in _own:
+        _theirs[0] = active
 
 
 @contextmanager
