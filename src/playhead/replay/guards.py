@@ -102,9 +102,9 @@ def refuse_lost_rows(target: Target, replay_id: str, entries: Sequence[Entry]) -
     if reasons:
         raise LostRows(replay_id, reasons=reasons)
     text = (
-        "whether all of them are still there cannot be told without reading them: playhead verify"
+        f"only playhead verify {replay_id}, which reads them, shows if all of them are still there"
     )
-    return [Note("rows-in-doubt", f"{each}: {text} {replay_id}") for each in doubts]
+    return [Note("rows-in-doubt", f"{each}: {text}") for each in doubts]
 
 
 def refuse_another_target(target: Target, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Finds values of which a column's declared type keeps another one: SQLite converts them and says nothing."""
+"""Finds values that the declared type of a column changes: SQLite converts them and says nothing."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Affinity:
             )
 
     def converts(self, row: dict[str, Any]) -> bool:
-        """Return whether the table keeps another value of one of these than the given one."""
+        """Return whether the table changes one of these values."""
         given = {name: row[name] for name in row if name in self._typed and _may_change(row[name])}
         if not given:
             return False
@@ -39,7 +39,7 @@ class Affinity:
 
 
 def count_of(connection: sqlite3.Connection, table: str, rows: Iterable[dict[str, Any]]) -> int:
-    """Return in how many rows the table keeps another value than the given one."""
+    """Return in how many rows the table changes a value."""
     affinity = Affinity(connection, table)
     return sum(map(affinity.converts, rows))
 
@@ -52,7 +52,7 @@ def _may_change(value: Any) -> bool:
 
 
 def _is_another(given: Any, kept: Any) -> bool:
-    """Return whether a stored value is another one; a number and the text that SQLite writes for it are the same."""
+    """Return whether a stored value is different; a number and the text that SQLite writes for it are the same."""
     if isinstance(given, str):
         return str(kept) != given
     return bool((float(kept) if isinstance(kept, str) else kept) != given)
