@@ -6,7 +6,8 @@
     │   ├── BadValue                          a setting or property with a value it cannot have
     │   └── UntranslatableProperty            a Kafka client property with no counterpart here
     ├── Refused                      exit 6   a guard said no
-    │   └── NeedsConsent                      would write, without a confirmation
+    │   ├── NeedsConsent                      would write, without a confirmation
+    │   └── NoSuchColumn                      an option names a column that the table does not have
     ├── Stopped                      exit 5   stopped before the end; can be resumed
     ├── Unavailable                  exit 1   a server that is needed does not answer
     │   ├── BrokerUnavailable
@@ -19,7 +20,7 @@
 Each class builds its message from typed fields, so that a face can print it, and a program can read it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,18 @@ EXIT_STOPPED = 5
 EXIT_REFUSED = 6
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+
+
+_SHOWN_COLUMNS = 20
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], shown: Callable[[str], str] = str
+) -> str | None:
+    """Return a hint with the names that are like this one; None if there are none."""
+    folded = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(shown(folded[each]) for each in near)}?" if near else None
 
 
 class PlayheadError(Exception):
@@ -129,6 +142,19 @@ class NeedsConsent(Refused):
         super().__init__(
             f"{action} needs a confirmation, and stdin is not a terminal",
             hint="add --yes, or show the plan first with --dry-run",
+        )
+
+
+class NoSuchColumn(Refused):
+    """An option names a column that the table does not have."""
+
+    def __init__(self, option: str, column: str, *, table: str, known: Sequence[str]) -> None:
+        self.option, self.column, self.table = option, column, table
+        more = f" and {len(known) - _SHOWN_COLUMNS} more" if len(known) > _SHOWN_COLUMNS else ""
+        columns = f"columns of {table}: {', '.join(known[:_SHOWN_COLUMNS])}{more}"
+        super().__init__(
+            f"{option} names the column {column}, but {table} has no such column",
+            hint=" ".join(filter(None, (did_you_mean(column, known), columns))),
         )
 
 

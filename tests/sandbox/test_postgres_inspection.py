@@ -133,6 +133,11 @@ class TestRefusals:
         for key in ("id", "w"):
             needed = f"rule update needs a unique key on .{key}."
             self.refused(table, needed, on_conflict="update", key=(key,))
+        for rule in (None, "update"):
+            needed = "--key names the column vv, but .* has no such column"
+            refusal = self.refused(table, needed, on_conflict=rule, key=("id", "vv"))
+            assert (refusal.hint or "").startswith("did you mean v?")
+            assert ": id, v" in (refusal.hint or "")
         self.refused(table, "--tombstones delete needs a unique key", tombstones="delete")
         needed = "identifies rows by n, which the server itself fills"
         self.refused(table, needed, on_conflict="update", key=("n",))
@@ -140,6 +145,8 @@ class TestRefusals:
     def test_newer_without_something_to_compare(self, sandbox: Endpoints, schema: str) -> None:
         table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v int")
         self.refused(table, "newer compares _timestamp", on_conflict="newer")
+        needed = "--version-column names the column vs, but .* has no such column"
+        self.refused(table, needed, on_conflict="newer", version_column="vs")
         more = {"on_conflict": "newer", "version_column": "v", "tombstones": "delete"}
         self.refused(table, "a tombstone has no v", **more)
 
@@ -148,6 +155,8 @@ class TestRefusals:
         table.run(f'CREATE VIEW "{schema}".seen AS SELECT * FROM {{table}}')
         self.refused(table, "is a view", table=f"{schema}.seen")
         self.refused(table, "there is no table", table=f"{schema}.nowhere")
+        refusal = self.refused(table, "there is no table", table=f"{schema}.{table.name}s")
+        assert (refusal.hint or "").startswith(f"did you mean {schema}.{table.name}? --create")
         self.refused(table, "is not a table name", table=f"{schema}." + "x" * 64)
 
     def test_a_user_who_may_not(self, sandbox: Endpoints, schema: str) -> None:

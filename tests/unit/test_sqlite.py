@@ -15,7 +15,7 @@ import pytest
 from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.config.context import configure
 from playhead.endpoint import BadEndpoint, Endpoint
-from playhead.errors import PlayheadError, Refused, Unavailable
+from playhead.errors import NoSuchColumn, PlayheadError, Refused, Unavailable
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import target_at
@@ -316,8 +316,12 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
     for table in ("sqlite_master", "playhead_entries"):
         with pytest.raises(Refused, match="is reserved for SQLite or the ledger"):
             SqliteTarget(str(file), table).inspect(seen)
-    with pytest.raises(Refused, match="there is no table none"):
-        SqliteTarget(str(file), "none").inspect(seen)
+    with pytest.raises(Refused, match="there is no table tt") as caught:
+        SqliteTarget(str(file), "tt").inspect(seen)
+    assert (caught.value.hint or "").startswith("did you mean t? --create")
+    with pytest.raises(NoSuchColumn, match="--key names the column b, but t has no such") as known:
+        SqliteTarget(str(file), "t", TableRules(key=("b",))).inspect(seen)
+    assert known.value.hint == "columns of t: a, _partition, _offset"
 
 
 def test_a_record_without_its_key_is_no_row_that_comes_again_and_again(tmp_path: Path) -> None:

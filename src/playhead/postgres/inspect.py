@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from playhead.errors import Refused
+from playhead.errors import NoSuchColumn, Refused
 from playhead.extra_fields import ExtraFields
 from playhead.note import Note
 from playhead.postgres.errors import NotAllowed
@@ -46,6 +46,7 @@ def refuse(session: Session, subject: Subject) -> None:
     _refuse_replica(session)
     _refuse_kind(subject.table)
     _refuse_missing_privileges(session, subject)
+    _refuse_unknown_key(subject)
     _refuse_habits_without_key(subject)
     _refuse_unfilled(subject)
 
@@ -96,6 +97,18 @@ def _refuse_missing_privileges(session: Session, subject: Subject) -> None:
         raise NotAllowed(session.where, reason=reason, grant="; ".join(grants))
 
 
+def _refuse_unknown_key(subject: Subject) -> None:
+    """Refuse it also without a rule: what the user thinks of the table is wrong."""
+    for name in subject.habits.key:
+        _need_column("--key", name, subject.table)
+
+
+def _need_column(option: str, name: str, table: Table) -> None:
+    if table.column(name) is None:
+        known = [each.name for each in table.columns]
+        raise NoSuchColumn(option, name, table=str(table.place), known=known)
+
+
 def _refuse_habits_without_key(subject: Subject) -> None:
     habits, table = subject.habits, subject.table
     if not habits.is_keyed:
@@ -121,6 +134,8 @@ def _refuse_habits_without_key(subject: Subject) -> None:
 
 def _refuse_version(subject: Subject) -> None:
     version, table = subject.habits.version, subject.table
+    if version != TIMESTAMP:
+        _need_column("--version-column", version, table)
     column = table.column(version)
     if column is None:
         raise Refused(

@@ -11,7 +11,7 @@ from playhead.postgres.rows.column_types import INTEGERS, TIMES
 from playhead.postgres.session import Session, open_session
 from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.table import Table, read_table
-from playhead.postgres.table_name import place_of
+from playhead.postgres.table_name import no_table, place_of
 from playhead.record import Slice
 from playhead.target import HeldOffsets
 
@@ -120,7 +120,7 @@ def _rule(table: Table, key: tuple[str, ...]) -> Rule | None:
 def _read(session: Session, place: TablePlace) -> Table:
     table = read_table(session.run, place)
     if table is None:
-        raise Refused(f"there is no table {place}", hint="was anything replayed into it yet?")
+        raise no_table(session.run, place, hint="was anything replayed into it yet?")
     return table
 
 

@@ -1,14 +1,15 @@
 """Finds the table of a name, as the user's own psql would."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from playhead.errors import Refused
+from playhead.errors import Refused, did_you_mean
 from playhead.postgres.session import Row, TableName
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 # The server cuts longer names, so that two topics could get one table.
 _LONGEST_BYTES = 63
+_MOST_TABLES = 10_000
 
 
 class BadTableName(Refused):
@@ -20,6 +21,28 @@ class BadTableName(Refused):
             f"{name!r} is not a table name: {reason}",
             hint='write TABLE, SCHEMA.TABLE or "Schema"."Table"; {topic} is replaced by the topic',
         )
+
+
+class NoTable(Refused):
+    """The table does not exist; the hint names those with similar names."""
+
+    def __init__(self, place: TableName, *, existing: Mapping[str, str], hint: str) -> None:
+        self.place = place
+        near = did_you_mean(place.name, existing, shown=existing.__getitem__)
+        super().__init__(f"there is no table {place}", hint=f"{near} {hint}" if near else hint)
+
+
+def no_table(ask: Ask, place: TableName, *, hint: str) -> NoTable:
+    """Return the error for a table that does not exist, after a look at those that do."""
+    found = ask(
+        "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c "
+        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') "
+        "AND n.nspname NOT IN ('information_schema', 'playhead') AND n.nspname !~ '^pg_' "
+        f"ORDER BY n.nspname = $1, 1, 2 DESC LIMIT {_MOST_TABLES}",  # Of two, the last one counts.
+        (place.schema,),
+    )
+    existing = {name: f"{schema}.{name}" for schema, name in found}
+    return NoTable(place, existing=existing, hint=hint)
 
 
 def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:

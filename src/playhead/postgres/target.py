@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from playhead.errors import PlayheadError, Refused, Unavailable
+from playhead.errors import Refused, Unavailable
 from playhead.grammar.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
@@ -24,7 +24,7 @@ from playhead.postgres.shown_rows import rows_of_layout, rows_of_new_table
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_facts import facts_of
-from playhead.postgres.table_name import parts_of, place_of
+from playhead.postgres.table_name import no_table, parts_of, place_of
 from playhead.postgres.terms import Replays, SavedTerms, identity_of, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
@@ -101,8 +101,8 @@ class PostgresTarget(Target):
                     self._refuse_without_latest(session, subject)
                     notes += inspection_notes(session, subject)
                 else:
-                    hint = "add --create to create it, with columns inferred from a sample of the records"
-                    raise Refused(f"there is no table {place}", hint=hint)
+                    hint = "--create creates it, with columns inferred from a sample of the records"
+                    raise no_table(session.run, place, hint=hint)
             self._ledger(session).refuse_unusable(is_endless=self.is_endless)
             self._replays(session).refuse_unusable(is_endless=self.is_endless)
             needs = {"tables": [each.as_document() for each in tables.values()]}
@@ -366,7 +366,8 @@ class PostgresTarget(Target):
         place = place_of(session.run, self.table, topic)
         table = read_table(session.run, place)
         if table is None:
-            raise PlayheadError(f"no table {place}", hint="--create makes one")
+            hint = "was it dropped or renamed? a new replay with --create makes it again"
+            raise no_table(session.run, place, hint=hint)
         layout = self._layout(table)
         # COPY ignores row security policies and rules, and does not report rows that a trigger
         # dropped.

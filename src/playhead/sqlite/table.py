@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import uuid4
 
-from playhead.errors import Refused
+from playhead.errors import NoSuchColumn, Refused
 from playhead.note import Note
 from playhead.record import Record
 from playhead.records import Records
@@ -21,6 +21,8 @@ Row = dict[str, Any]
 REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError)
 """SQLite's errors about a single row; the transaction can continue after them."""
 PLACE = ("_topic", "_partition", "_offset")
+RESERVED = ("sqlite_", "playhead_")
+"""Tables whose names begin so are SQLite's and the ledger's."""
 _MARK = "playhead_mark_"
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 _NO_KEYWORDS = re.compile(
@@ -89,6 +91,9 @@ class Table:
         if self.extra is not None and self.extra not in self.columns:
             hint = f"ALTER TABLE {self.name} ADD COLUMN {self.extra}; or --extra-fields note"
             raise Refused(f"{self.name} has no column {self.extra} for --extra-fields", hint=hint)
+        for name in self.rules.key or ():
+            if name not in self.columns:
+                raise NoSuchColumn("--key", name, table=self.name, known=self.columns)
         try:
             values = [None] * len(self.columns)
             connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
@@ -193,6 +198,13 @@ def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> 
     marks = connection.execute(statement, (name, f"{_MARK}*")).fetchall()
     mark = marks[0][0] if marks else ""
     return Table(name, columns, rules.key or primary, mark, rules) if rows else None
+
+
+def table_names(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of the tables that are not SQLite's or Playhead's own."""
+    statement = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    names = [name for (name,) in connection.execute(statement)]
+    return [name for name in names if not name.lower().startswith(RESERVED)]
 
 
 def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from playhead.errors import PlayheadError, Refused
+from playhead.errors import PlayheadError, Refused, did_you_mean
 from playhead.host import file_lock, private_files
 from playhead.host.faults import abort_point
 from playhead.host.paths import state_dir
@@ -18,7 +18,7 @@ from playhead.request import TableRules
 from playhead.sqlite.affinity import count_of
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import database_file, open_database, transaction
-from playhead.sqlite.table import Table, creating, new_table, read_table
+from playhead.sqlite.table import RESERVED, Table, creating, new_table, read_table, table_names
 from playhead.sqlite.writer import SqliteWriter
 from playhead.target import Inspection, InspectRequest, InUse, Target, Writer
 from playhead.terms import Terms, Whereto, agreed, without_terms
@@ -77,8 +77,10 @@ class SqliteTarget(Target):
                     names = tuple(document["columns"]), tuple(document["key"])
                     table = Table(name, *names, "", self.rules)
                 else:
-                    hint = "add --create to create it, with columns inferred from a sample of the records"
-                    raise Refused(f"there is no table {name} in {self.file}", hint=hint)
+                    hint = "--create creates it, with columns inferred from a sample of the records"
+                    near = did_you_mean(name, table_names(connection))
+                    text = f"there is no table {name} in {self.file}"
+                    raise Refused(text, hint=f"{near} {hint}" if near else hint)
                 tables[topic] = table
         needs = {"tables": [*created.values()]}
         rows = [row for each in request.shown() for row in tables[each.topic].shown(each)]
@@ -177,7 +179,7 @@ class SqliteTarget(Target):
 
     def _name(self, topic: str) -> str:
         name = self.table.replace("{topic}", topic)
-        if name.lower().startswith(("sqlite_", "playhead_")):
+        if name.lower().startswith(RESERVED):
             raise Refused(
                 f"{name} is reserved for SQLite or the ledger", hint="use another table name"
             )
