@@ -103,7 +103,9 @@ def test_a_whole_replay_and_what_verify_says_of_it(on_sandbox: RunBytes, tmp_pat
     assert rows(file, "SELECT count(*), count(DISTINCT lap), sum(car) FROM laps") == [
         (500, 500, sum(n % 7 for n in range(500)))
     ]
-    on_sandbox(*words)  # it is done, and done again it changes nothing
+    again = on_sandbox(*words).stderr.decode()  # it is done, and done again it changes nothing
+    assert f"replay {topic} was done before; nothing was written now" in again
+    assert "starting the engine" not in again
     on_sandbox("verify", topic)
     gaps = json.loads(
         on_sandbox("gaps", f"kafka:{topic}", target, "--by", "ledger", "-o", "json").stdout

@@ -96,20 +96,21 @@ def entry(last_ms: int | None) -> Entry:
 def test_progress_says_that_the_engine_starts_and_then_the_rate_of_the_work():
     clock = Clock()
     text = ProgressText(clock)
-    assert text(500, []) == "starting the engine"
+    assert text(500, 2_000, []) == "starting the engine"
+    assert ProgressText(clock)(2_000, 2_000, []) == "nothing is left to do"
     clock.at = 15.0
-    assert text(500, []) == "starting the engine"
+    assert text(500, 2_000, []) == "starting the engine"
     clock.at = 17.0
-    assert text(1_500, [entry(1_600_000_000_000)]) == "500/s, at 2020-09-13T12:26:40.000Z"
+    assert text(1_500, 2_000, [entry(1_600_000_000_000)]) == "500/s, at 2020-09-13T12:26:40.000Z"
 
 
 @pytest.mark.parametrize("last_ms", [None, -1])
 def test_records_without_a_time_are_of_no_year(last_ms):
     clock = Clock()
     text = ProgressText(clock)
-    text(0, [])
+    text(0, 10, [])
     clock.at = 1.0
-    assert text(10, [entry(last_ms)]) == "10/s"
+    assert text(10, 10, [entry(last_ms)]) == "10/s"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def run_aloud(run: Run, planned: Planned, heed: Callable[[], None] = lambda: Non
     progress, told = run.output.progress(f"replay {planned.plan.replay_id}"), ProgressText()
 
     def tell_progress(done: int, total: int, entries: Sequence[Entry]) -> None:
-        progress.count(told(done, entries), done, total)
+        progress.count(told(done, total, entries), done, total)
         heed()
 
     try:
