@@ -39,9 +39,7 @@ EXIT_TERMINATED = 143
 _SHOWN_COLUMNS = 20
 
 
-def did_you_mean(
-    name: str, known: Iterable[str], shown: Callable[[str], str] = str
-) -> str | None:
+def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str | None:
     """Return a hint with the names that are like this one; None if there are none."""
     folded = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), folded, n=3, cutoff=0.6)

@@ -160,6 +160,21 @@ def test_beside_an_empty_span_is_said_where_the_records_are(
     assert "the records of" not in drawn.stderr.decode()
 
 
+def test_a_replay_and_a_comparison_of_an_empty_span_say_it_too(
+    on_sandbox: RunBytes, make_topic: MakeTopic, uneven: tuple[str, list[int]], tmp_path: Path
+) -> None:
+    topic, _ = uneven
+    span = ("--from", "2001-01-01", "--for", "1h")
+    words = ("replay", f"kafka:{topic}", f"sqlite:{tmp_path}/new.db?table=laps", "--create")
+    refused = on_sandbox(*words, "--dry-run", *span, code=6).stderr.decode()
+    assert "no sampled value is a JSON object with a field" in refused
+    told = f"no record of the span was found; the records of {topic} are from 20"
+    assert told in refused
+    compared = on_sandbox("verify", f"kafka:{topic}", f"kafka:{make_topic(1)}", *span)
+    assert "verified: 0 records read back" in compared.stderr.decode()
+    assert told in compared.stderr.decode()
+
+
 def test_the_command_draws_and_tells(
     on_sandbox: RunBytes, uneven: tuple[str, list[int]], tmp_path: Path
 ) -> None:

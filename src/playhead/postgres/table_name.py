@@ -9,7 +9,6 @@ from playhead.postgres.session import Row, TableName
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 # The server cuts longer names, so that two topics could get one table.
 _LONGEST_BYTES = 63
-_MOST_TABLES = 10_000
 
 
 class BadTableName(Refused):
@@ -38,7 +37,7 @@ def no_table(ask: Ask, place: TableName, *, hint: str) -> NoTable:
         "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c "
         "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') "
         "AND n.nspname NOT IN ('information_schema', 'playhead') AND n.nspname !~ '^pg_' "
-        f"ORDER BY n.nspname = $1, 1, 2 DESC LIMIT {_MOST_TABLES}",  # Of two, the last one counts.
+        "ORDER BY n.nspname = $1, 1, 2 DESC LIMIT 10000",  # Of two, the last one counts.
         (place.schema,),
     )
     existing = {name: f"{schema}.{name}" for schema, name in found}

@@ -59,7 +59,13 @@ class Planner:
         kinds = {} if self.request.spec.transform.select else decoded.kinds
         look = self._look(facts, bounds, arriving, kinds)
         wider = _Wider(self, look, partitions, resolved, samples)
-        inspection = self.ends.target.inspect(replace(look, more=wider))
+        try:
+            inspection = self.ends.target.inspect(replace(look, more=wider))
+        except Refused as exc:
+            if not samples:  # Often this is the reason: no columns can be inferred from nothing.
+                where = sampling.where_the_records_are(source, bounds).text
+                exc.hint = "; ".join(filter(None, (where, exc.hint)))
+            raise
         if inspection.identity == facts.identity:
             _refuse_same_topic(self.request, partitions)
         dead_letters = self.ends.dead_letters

@@ -16,6 +16,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
+from playhead.replay.samples import NO_RECORDS
 from playhead.target import DescribesTables, Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
@@ -122,7 +123,7 @@ class Verification:
 
     def after(self, plan: Plan, target: Target, *, is_of_run: bool) -> "Verification":
         """Return it with what planning could not read of the span, and what the target may hide."""
-        told = tuple(note for note in plan.notes if note.code == OPEN_TRANSACTION)
+        told = tuple(each for each in plan.notes if each.code in (OPEN_TRANSACTION, NO_RECORDS))
         policed: Sequence[str] = ()
         if isinstance(target, DescribesTables):
             policed = target.table_facts(sorted(plan.source.topics)).policed
