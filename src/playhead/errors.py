@@ -20,6 +20,7 @@
 Each class builds its message from typed fields, so that a face can print it, and a program can read it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -37,6 +38,8 @@ EXIT_TERMINATED = 143
 
 
 _SHOWN_COLUMNS = 20
+# Their name says more than the key of the setting: it is what the user has typed.
+_OPTION_OR_VARIABLE = re.compile("--[a-z-]+|[A-Z][A-Z0-9_]+")
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str | None:
@@ -114,7 +117,8 @@ class BadValue(UsageError):
         hint: str | None = None,
     ) -> None:
         self.key, self.found, self.needed, self.where = key, found, needed, where
-        what = key if where is None else f"{key} in {where}"
+        is_name = where is not None and _OPTION_OR_VARIABLE.fullmatch(where)
+        what = key if where is None else where if is_name else f"{key} in {where}"
         super().__init__(f"{what} is {found!r}; needed: {needed}", hint=hint)
 
 

@@ -43,10 +43,10 @@ class Pace:
     def __post_init__(self) -> None:
         if self.max_gap_ms is not None and (self.times is None or self.max_gap_ms < 0):
             raise UsageError(
-                f"max-gap does not go with the pace {self}"
+                f"--max-gap needs a speed, but the pace is {self}"
                 if self.times is None
-                else f"max-gap is {self.max_gap_ms} ms, needed 0 or more",
-                hint="silences exist, and can be shortened, only at a speed such as 1x",
+                else f"--max-gap is {self.max_gap_ms} ms, needed 0 or more",
+                hint="add --pace 1x: only at a speed are there silences that can be shortened",
             )
 
     @classmethod
@@ -65,7 +65,7 @@ class Pace:
 
     @classmethod
     def parse(cls, text: str, *, max_gap_ms: int | None = None) -> "Pace":
-        phrase = Cursor.of(text, "the pace")
+        phrase = Cursor.of(text, "--pace")
         if phrase.text == "max":
             return cls(max_gap_ms=max_gap_ms)
         number = _NUMBER.match(phrase.text)

@@ -48,7 +48,7 @@ class ReadOn:
             return cls(is_to_end=True)
         if not text[:1].isdigit() and text[:1] not in ("P", "p"):
             needed = "auto, end, or a duration such as 30m"
-            raise BadValue("--read-on", found=text, needed=needed, where="the request")
+            raise BadValue("--read-on", found=text, needed=needed)
         return cls(fixed_ms=parse_duration_ms(text, where="--read-on"))
 
 

@@ -160,11 +160,15 @@ def test_an_unknown_key_has_its_nearest_match_as_hint(run):
 @pytest.mark.parametrize(
     ("words", "variables", "said"),
     [
-        (["-X", "security.protocol=bogus"], {}, "security.protocol"),
+        (
+            ["-b", "h:1", "-X", "security.protocol=bogus"],
+            {},
+            "error: security.protocol in -X is 'bogus'",
+        ),
         (["-X", "ssl.keystore.type=JKS"], {}, "JKS"),
-        (["-b", ""], {}, "bootstrap.servers in flag is ''"),
+        (["-b", ""], {}, "--bootstrap-servers is ''"),
         (["--timezone", "Mars/Base"], {}, "Mars/Base"),
-        ([], {"PLAYHEAD_READ_ONLY": "maybe"}, "read_only in environment is 'maybe'"),
+        ([], {"PLAYHEAD_READ_ONLY": "maybe"}, "PLAYHEAD_READ_ONLY is 'maybe'"),
     ],
 )
 def test_a_shown_setting_that_every_command_refuses_is_2(run, monkeypatch, words, variables, said):

@@ -89,15 +89,15 @@ def test_a_read_only_context_is_never_written(production):
 
 def test_who_made_it_read_only_is_said():
     where = configuration(None)
-    settings = where.settings | {"read_only": Resolved("1", "environment")}
-    with pytest.raises(Refused, match=r"this configuration is read-only \(environment\)"):
+    settings = where.settings | {"read_only": Resolved("1", "PLAYHEAD_READ_ONLY")}
+    with pytest.raises(Refused, match=r"this configuration is read-only \(PLAYHEAD_READ_ONLY\)"):
         Person().ask(Configuration(None, settings, {}), yes=True)
 
 
 @pytest.mark.parametrize(
     ("origin", "way"),
     [
-        ("environment", "unset PLAYHEAD_READ_ONLY"),
+        ("PLAYHEAD_READ_ONLY", "unset PLAYHEAD_READ_ONLY"),
         ("context prod", "-c, or change this one: playhead context edit"),
         ("/x/playhead.toml", "take read_only out of /x/playhead.toml"),
     ],

@@ -20,7 +20,7 @@ from playhead.config.context import (
     current_context_file,
 )
 from playhead.config.project import find_project_file
-from playhead.config.settings import SETTINGS
+from playhead.config.settings import BY_NAME, SETTINGS
 from playhead.errors import (
     BadValue,
     MissingPiece,
@@ -62,10 +62,14 @@ class Places:
     def sandbox_is_up(self) -> None:
         self.sandbox.write_text('bootstrap_servers = "sand:1"\ndatabase = "postgresql://sand/db"\n')
 
-    def origin(self, place: str) -> str:
-        """How a row names one of PLACES, its context being `prod`."""
-        project = str(self.repository / "playhead.toml")
-        return {"project": project, "context": "context prod"}.get(place, place)
+    def origin(self, place: str, name: str = "spark_memory") -> str:
+        """How a row of a setting names one of PLACES, its context being `prod`."""
+        return {
+            "project": str(self.repository / "playhead.toml"),
+            "context": "context prod",
+            "flag": str(BY_NAME[name].flag),
+            "environment": str(BY_NAME[name].environment),
+        }.get(place, place)
 
     def configure(self, **flags: str) -> Configuration:
         return configure(flags, folder=self.folder)
@@ -123,7 +127,7 @@ def test_a_guard_that_any_place_has_switched_on_stays_on(places, said):
         found = configure({}, context="prod", folder=places.folder)
     assert found.is_on("read_only") is any(said.values())
     by = next((place for place in reversed(PLACES) if said.get(place)), None)
-    assert by is None or found.settings["read_only"].origin == places.origin(by)
+    assert by is None or found.settings["read_only"].origin == places.origin(by, "read_only")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -110,7 +110,7 @@ def test_a_pace_needs_a_number_above_zero(number):
 
 @pytest.mark.parametrize("text", ["max", "5000/s"])
 def test_a_gap_can_be_capped_at_a_speed_only(text):
-    with pytest.raises(UsageError, match=f"max-gap does not go with the pace {text}"):
+    with pytest.raises(UsageError, match=f"--max-gap needs a speed, but the pace is {text}"):
         Pace.parse(text, max_gap_ms=1000)
     with pytest.raises(UsageError, match="needed 0 or more"):
         Pace.speed(1, max_gap_ms=-1)

@@ -71,11 +71,11 @@ def test_who_says_how_long_is_refused_when_that_is_too_short(room, ahead, capsys
     [
         (
             ("--read-on", "soon"),
-            "--read-on in the request is 'soon'; needed: auto, end, or a duration",
+            "--read-on is 'soon'; needed: auto, end, or a duration",
         ),
         (("--read-on", "5m", "--lateness", "5m"), "--read-on and --lateness contradict each other"),
-        (("--max-gap", "5s"), "max-gap does not go with the pace max"),
-        (("--max-gap", "5s", "--pace", "9/s"), "max-gap does not go with the pace 9/s"),
+        (("--max-gap", "5s"), "--max-gap needs a speed, but the pace is max"),
+        (("--max-gap", "5s", "--pace", "9/s"), "--max-gap needs a speed, but the pace is 9/s"),
     ],
 )
 @pytest.mark.parametrize("command", ["replay", "gaps"])
@@ -95,5 +95,5 @@ def test_a_plan_with_such_a_pace_writes_nothing_when_it_is_run(tmp_path):
             raise AssertionError("it was prepared")
 
     plan = plan_of(request=request(max_gap_ms=5_000))
-    with pytest.raises(UsageError, match="max-gap does not go with the pace max"):
+    with pytest.raises(UsageError, match="--max-gap needs a speed, but the pace is max"):
         runner(plan, ListSource([]), Untouched(), tmp_path).run()

@@ -143,8 +143,8 @@ def test_texts_stay_as_they_were_written(pace):
     ("changes", "reason"),
     [
         ({"span": "tomorrow"}, "the span"),
-        ({"pace": "fast"}, "the pace"),
-        ({"max_gap_ms": 5}, "max-gap does not go with the pace max"),
+        ({"pace": "fast"}, "--pace"),
+        ({"max_gap_ms": 5}, "--max-gap needs a speed, but the pace is max"),
         ({"where": "value:"}, "--where"),
         ({"on_error": "dlq:"}, "--on-error"),
         ({"read_on": "later"}, "--read-on"),

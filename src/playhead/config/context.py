@@ -105,9 +105,17 @@ class Configuration:
         need_whole_paths(self.kafka_properties)
         properties = {key: found.value for key, found in self.kafka_properties.items()}
         origins = dict.fromkeys(found.origin for found in self.kafka_properties.values())
-        connection = KafkaConnection.from_properties(
-            properties, where=" and ".join(origins) or "the configuration"
-        )
+        where = " and ".join(origins) or "the configuration"
+        try:
+            connection = KafkaConnection.from_properties(properties, where=where)
+        except BadValue as exc:
+            # A value that is wrong by itself is wrong in one place.
+            if exc.where != where or exc.key not in self.kafka_properties:
+                raise
+            origin = self.kafka_properties[exc.key].origin
+            raise BadValue(
+                exc.key, found=exc.found, needed=exc.needed, where=origin, hint=exc.hint
+            ) from exc
         return connection.with_bootstrap_servers(at, where="the endpoint") if at else connection
 
     def check(self) -> None:
@@ -153,11 +161,11 @@ def configure(
     file = find_project_file(folder or Path.cwd())
     of_project, project_context = (None, None) if file is None else project.project_layer(file)
     upper = [
-        _flag_layer({name: text for name, text in flags.items() if name != FILE}),
+        *_flag_layers({name: text for name, text in flags.items() if name != FILE}),
         Layer("-X", kafka=_assigned(assignments), place=Precedence.COMMAND_LINE),
         # A single assignment is meant to override a file, though both are flags.
-        _flag_layer({FILE: flags.get(FILE)}),
-        _environment_layer(),
+        *_flag_layers({FILE: flags.get(FILE)}),
+        *_environment_layers(),
         *([of_project] if of_project else []),
     ]
     chosen, chosen_by = _choose_context(context, project_context, upper)
@@ -223,21 +231,25 @@ def _refuse_literal(value: str, *, key: str, where: str) -> None:
         )
 
 
-def _flag_layer(flags: Mapping[str, str | None]) -> Layer:
+def _flag_layers(flags: Mapping[str, str | None]) -> list[Layer]:
+    """Return a layer for each option, so that an error names the option and not the setting."""
     given = {name: value for name, value in flags.items() if value is not None}
     for name in given.keys() & {name for name, setting in BY_NAME.items() if setting.secret}:
         for password in secrets.passwords_in(given[name]):
             _refuse_literal(password, key="the password", where=str(BY_NAME[name].flag))
-    return Layer("flag", given, place=Precedence.COMMAND_LINE)
+    place = Precedence.COMMAND_LINE
+    return [
+        Layer(BY_NAME[name].flag or name, {name: value}, place=place)
+        for name, value in given.items()
+    ]
 
 
-def _environment_layer() -> Layer:
-    found = {
-        setting.name: os.environ[setting.environment]
+def _environment_layers() -> list[Layer]:
+    return [
+        Layer(variable, {setting.name: value}, place=Precedence.ENVIRONMENT)
         for setting in SETTINGS
-        if setting.environment is not None and os.environ.get(setting.environment)
-    }
-    return Layer("environment", found, place=Precedence.ENVIRONMENT)
+        if (variable := setting.environment) and (value := os.environ.get(variable))
+    ]
 
 
 def _choose_context(

@@ -127,8 +127,8 @@ def _place_of(configuration: Configuration) -> str:
 
 def _way_out(origin: str) -> str:
     """Return a hint on how to allow writes: a guard stays on until the place that set it is changed."""
-    if origin == "environment":
-        return f"unset {BY_NAME['read_only'].environment}"
+    if origin == BY_NAME["read_only"].environment:
+        return f"unset {origin}"
     if origin.startswith("context "):
         return "choose another context with -c, or change this one: playhead context edit"
     return f"take read_only out of {origin}"
