@@ -114,7 +114,9 @@ def test_with_nothing_to_wait_for_nothing_is_young():
 def test_nothing_missing_is_whole():
     found = gaps()
     assert found.is_whole
-    assert found.verdict() == "0 missing, 0 duplicates of 2,000 offsets in postgres:laps"
+    assert (
+        found.verdict() == "0 missing, 0 duplicates of 2,000 offsets in postgres:laps, by offsets"
+    )
 
 
 def test_gaps_are_counted_in_records_and_shown_with_their_share():
@@ -126,7 +128,8 @@ def test_gaps_are_counted_in_records_and_shown_with_their_share():
     )
     assert not found.is_whole
     assert found.verdict() == (
-        "2 gaps: 20 records missing (1.00 %), 3 duplicates, 10 settling of 2,000 offsets in postgres:laps"
+        "2 gaps: 20 records missing (1.00 %), 3 duplicates, 10 settling of 2,000 offsets in postgres:laps, "
+        "by offsets"
     )
     assert found.missing_slices() == [Slice("laps", 0, 10, 30), Slice("laps", 1, 0, 5)]
     assert found.rows()[0] == {
@@ -153,7 +156,7 @@ def test_what_has_expired_is_missing_for_good():
     found = gaps(Gap(Slice("laps", 0, 0, 10), "expired"), duplicates=None)
     assert not found.is_whole
     assert found.missing_slices() == []
-    assert "10 offsets neither in the target nor in the log" in found.verdict()
+    assert "missing, 10 expired (in neither the target nor the log) of " in found.verdict()
 
 
 def test_what_nobody_looked_at_is_counted_in_offsets():

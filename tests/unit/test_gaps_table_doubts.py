@@ -108,7 +108,7 @@ def test_a_ledger_that_cannot_be_read_is_mentioned():
 def test_doubt_is_never_whole():
     found = Gaps("kafka:laps", "postgres:laps", (SPAN,), (), "offsets", doubtful=40)
     assert not found.is_whole
-    assert "0 missing, 40 perhaps of another topic of this name of 100 offsets" in found.verdict()
+    assert found.verdict().endswith("; 40 are there, but perhaps of another topic of this name")
     assert found.as_document()["doubtful"] == 40
 
 

@@ -46,7 +46,8 @@ def test_a_span_that_an_open_transaction_cuts_is_not_whole():
     assert not found.is_whole
     assert found.missing_slices() == []
     assert found.verdict() == (
-        "0 missing, 20 unstable behind open transactions, NOT compared, of 10 offsets in postgres:laps"
+        "0 missing of 10 offsets in postgres:laps, by offsets; 20 behind open transactions were NOT "
+        "compared (unstable)"
     )
     document = found.as_document()
     assert (document["unstable"], document["missing"], document["is_whole"]) == (20, 0, False)

@@ -126,14 +126,17 @@ def test_a_ledger_that_lacks_some_of_it_cannot_say_how_many():
     [gap] = found.gaps
     assert (gap.slice.to_offset, gap.is_open, gap.last_ms) == (40, True, T + 40)
     [note] = found.notes
-    assert "the log inside it: laps:0 at offset 40" in note.text
+    assert "the log begins later: laps:0 at offset 40" in note.text
 
 
 def test_it_is_said_in_the_verdict_and_in_the_rows_and_is_never_whole():
     [gap] = expired_by_ledger(starts(), [Slice(*PLACE, 0, 40)]).gaps
     found = Gaps("kafka:laps", "postgres:laps", (), (gap,), "offsets")
     assert not found.is_whole
-    assert "the log of 1 partition begins inside the span (expired)" in found.verdict()
+    assert found.verdict() == (
+        "0 missing of 0 offsets in postgres:laps, by offsets; the log of 1 partition begins inside the "
+        "span: older records were deleted (expired)"
+    )
     document = found.as_document()
     assert document["expired"] is None
     [row] = found.rows()

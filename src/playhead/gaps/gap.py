@@ -100,24 +100,28 @@ class Gaps:
         return [each.slice for each in self.of("missing")]
 
     def verdict(self) -> str:
-        """One line with the result, for people."""
+        """The counts of the compared offsets, then what could not be compared; for people."""
         missing, expired = self.of("missing"), self.of("expired")
         lost = sum(each.count for each in missing)
-        texts = [f"{lost:,} missing" if not missing else self._told(missing, lost)]
+        counts = [f"{lost:,} missing" if not missing else self._told(missing, lost)]
         if self.duplicates is not None:
-            texts.append(f"{self.duplicates:,} duplicates")
+            counts.append(f"{self.duplicates:,} duplicates")
         if gone := sum(each.count for each in expired if not each.is_open):
-            texts.append(f"{gone:,} offsets neither in the target nor in the log")
-        if begun := sum(each.is_open for each in expired):
-            logs = "the log of 1 partition begins" if begun == 1 else f"{begun:,} logs begin"
-            texts.append(f"{logs} inside the span (expired)")
-        if self.doubtful:
-            texts.append(f"{self.doubtful:,} perhaps of another topic of this name")
+            counts.append(f"{gone:,} expired (in neither the target nor the log)")
         if settling := sum(each.count for each in self.of("settling")):
-            texts.append(f"{settling:,} settling")
+            counts.append(f"{settling:,} settling")
+        how = self.by.removeprefix("rows by ")
+        parts = [f"{', '.join(counts)} of {self.planned:,} offsets in {self.target}, by {how}"]
+        if begun := sum(each.is_open for each in expired):
+            logs = (
+                "log of 1 partition begins" if begun == 1 else f"logs of {begun:,} partitions begin"
+            )
+            parts.append(f"the {logs} inside the span: older records were deleted (expired)")
+        if self.doubtful:
+            parts.append(f"{self.doubtful:,} are there, but perhaps of another topic of this name")
         if unstable := self.unstable:
-            texts.append(f"{unstable:,} unstable behind open transactions, NOT compared,")
-        return f"{', '.join(texts)} of {self.planned:,} offsets in {self.target}"
+            parts.append(f"{unstable:,} behind open transactions were NOT compared (unstable)")
+        return "; ".join(parts)
 
     def _told(self, missing: Sequence[Gap], lost: int) -> str:
         unit = "offsets" if any(each.records is None for each in missing) else "records"

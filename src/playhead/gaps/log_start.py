@@ -125,8 +125,8 @@ def _notes(starts: Sequence[LogStart]) -> list[Note]:
     places = ", ".join(map(str, starts[:_MOST_SAID]))
     more = f" and {len(starts) - _MOST_SAID} more" if len(starts) > _MOST_SAID else ""
     text = (
-        f"the span begins at {show_ms(starts[0].from_ms)}, and the log inside it: {places}{more}; records of "
-        "the span were deleted there, or may have been, and the target lacks them; --offsets looks for "
-        "offsets that you name"
+        f"the span begins at {show_ms(starts[0].from_ms)}, but the log begins later: {places}{more}; the target "
+        "lacks older offsets, and deleted records of the span may be among them; to compare certain offsets: "
+        "--offsets"
     )
     return [Note(EXPIRED, text)]

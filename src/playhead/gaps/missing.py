@@ -156,10 +156,11 @@ def _unlike(count: int, table: str) -> Note:
 
 
 def _elsewhere(count: int, table: str) -> Note:
-    text = f"{count:,} records have no row of their own or a later one of their partition in {table}, but one with"
-    return Note(
-        "elsewhere", f"{text} the same key from another partition or topic, or without a place"
+    text = f"{count:,} records have no row in {table}, and no later record of their partition has replaced it; "
+    more = (
+        "rows of their keys are from other partitions or topics, or do not say where they are from"
     )
+    return Note("elsewhere", text + more)
 
 
 def by_ledger(
@@ -325,7 +326,7 @@ def _left_out(entries: Sequence[Entry], spans: Sequence[Slice]) -> list[Note]:
     count = sum(entry.filtered + entry.outside + entry.dead + entry.skipped for entry in inside)
     if not count:
         return []
-    text = f"{count:,} records were committed as not written: filtered out, outside, or refused"
+    text = f"replays left out {count:,} records: filtered, outside their span, or refused"
     return [Note("left-out", text, "info")]
 
 

@@ -221,7 +221,7 @@ class GapFinder:
         )
         again = self._rows().lacking(in_log, columns)
         gone = [each for each in found.slices if _is_inside(each, self.gone)]
-        by = f"{found.by}, and of what is not there {again.by}"
+        by = f"{found.by}, then {again.by.removeprefix('rows by ')}"
         notes = [*found.notes, *again.notes, _met(in_log, columns)]
         return MissingOffsets(
             sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records
@@ -318,13 +318,17 @@ def _gone(
 
 def _met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
     count = sum(map(len, in_log))
-    text = f"{count:,} offsets of the log are not there; those whose records are left out on purpose, or for"
-    return Note("met", f"{text} which a row stands by {', '.join(columns)}, are not told", "info")
+    text = f"{count:,} offsets were not found; their records were then looked for by {', '.join(columns)}, and "
+    return Note(
+        "met", f"{text}only those without a row, and not left out on purpose, count", "info"
+    )
 
 
 def _unseen(gone: Sequence[Slice], by: str) -> Note:
-    text = f"{sum(map(len, gone)):,} of the offsets are not in the log any more: without their records it is unknown"
-    return Note("unseen", f"{text} can tell by {by} whether the target has them")
+    text = f"{sum(map(len, gone)):,} of the offsets are no longer in the log: without their records, a comparison "
+    return Note(
+        "unseen", f"{text}by {by.removeprefix('rows by ')} cannot say whether the target has them"
+    )
 
 
 def _is_inside(slice_: Slice, others: Sequence[Slice]) -> bool:

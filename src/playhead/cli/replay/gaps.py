@@ -78,7 +78,7 @@ def _question(run: Run, asked: Any) -> Any:
 
 def _tell(run: Run, found: Gaps) -> None:
     """Print the verdict and the notes; the gaps themselves are data."""
-    run.output.say(f"{found.verdict()}, by {found.by.removeprefix('rows by ')}")
+    run.output.say(found.verdict())
     for note in found.notes:
         run.output.say(f"  {note.weight:<8} {note.text}")
 
