@@ -98,7 +98,9 @@ def test_a_table_that_has_all_has_no_gap(store: Deck, tape: str) -> None:
     fill(store, table, "another", {0: range(1_000, 1_010)})
     found = look(store, tape, table)
     assert (found.is_whole, found.found) == (True, ())
-    assert found.verdict() == f"0 missing, 0 duplicates of 800 offsets in postgres:{table}"
+    assert (
+        found.verdict() == f"0 missing, 0 duplicates of 800 offsets in postgres:{table}, by offsets"
+    )
 
 
 def test_rows_that_are_there_twice_hide_nothing(store: Deck, tape: str) -> None:

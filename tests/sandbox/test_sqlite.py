@@ -115,3 +115,19 @@ def test_a_whole_replay_and_what_verify_says_of_it(on_sandbox: RunBytes, tmp_pat
     rows(file, "DELETE FROM laps WHERE lap = 8")
     found = json.loads(on_sandbox("verify", topic, "-o", "json", code=4).stdout)
     assert sorted(each["kind"] for each in found["differences"]) == ["changed", "missing"]
+
+
+def test_a_replay_whose_records_were_deleted_meanwhile_leads_to_gaps(
+    on_sandbox: RunBytes, tmp_path: Path
+) -> None:
+    topic, target = f"gone-{uuid4().hex[:8]}", f"sqlite:{tmp_path}/laps.db?table=laps"
+    on_sandbox("topics", "create", topic, "--partitions", "1", "--yes")
+    on_sandbox("produce", topic, stdin=b'{"lap": 1}\n' * 10)
+    words = ["replay", f"kafka:{topic}", target, "--create", "--id", topic]
+    on_sandbox(*words, "--plan", str(tmp_path / "plan"), "--dry-run")
+    on_sandbox("topics", "trim", topic, "--offsets", "0:-4", "--yes")
+    told = on_sandbox(*words, "--plan", str(tmp_path / "plan"), "--yes", code=1).stderr.decode()
+    assert f"{topic}:0:0-10 is still to be written, but the log begins at offset 4 now" in told
+    assert f"hint: playhead gaps kafka:{topic} {target} --replay" in told
+    again = on_sandbox("resume", topic, "--yes", code=1).stderr.decode()
+    assert f"replay {topic} cannot be completed" in again

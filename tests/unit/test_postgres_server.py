@@ -4,11 +4,13 @@ import psycopg
 import pytest
 
 from playhead.cli.setup.doctor import Finding, _examine
-from playhead.errors import BrokerUnavailable, DatabaseUnavailable, PlayheadError
-from playhead.postgres.server import connect
+from playhead.errors import BadValue, BrokerUnavailable, DatabaseUnavailable, PlayheadError
+from playhead.postgres.server import checked, connect
 
 URL = "postgresql://127.0.0.1:1/x"
 _REFUSED = 'connection to server at "127.0.0.1", port 1 failed: Connection refused'
+_BY_ADBC = f"IO: [libpq] Failed to connect: {_REFUSED}"
+_ELSEWHERE = _REFUSED.replace("127.0.0.1", "10.0.0.9")
 
 
 def reason_of(url: str) -> str:
@@ -18,13 +20,16 @@ def reason_of(url: str) -> str:
 
 
 def test_a_server_that_is_not_there_refused_the_connection() -> None:
-    assert reason_of(URL) == _REFUSED
+    assert reason_of(URL) == "Connection refused"
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f"connection failed: {_REFUSED}\n\tIs the server running?\nMultiple attempts.", _REFUSED),
+        (f"connection failed: {_REFUSED}\n\tIs the server running?", "Connection refused"),
+        (f"connection failed: {_ELSEWHERE}", f"connection failed: {_ELSEWHERE}"),
+        (_BY_ADBC, "Connection refused"),
+        ("IO: [libpq] Failed to connect: invalid sslmode", "invalid sslmode"),
         ("FATAL:  no pg_hba.conf entry\n", "FATAL:  no pg_hba.conf entry"),
         ("", ""),
     ],
@@ -37,6 +42,16 @@ def test_the_first_line_has_the_reason(
 
     monkeypatch.setattr(psycopg, "connect", fail)
     assert reason_of(URL) == reason
+
+
+@pytest.mark.parametrize(
+    "text", ["postgres", " ", "http://x/?a=b", "mysql://me:hidden@x/db", "me:hidden@x/db"]
+)
+def test_what_is_no_address_is_said_with_what_one_looks_like(text: str) -> None:
+    with pytest.raises(BadValue, match="needed: postgresql://USER@HOST:PORT/DATABASE") as caught:
+        checked(text)
+    assert "DATABASE_URL" in str(caught.value.hint)
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

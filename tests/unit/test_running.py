@@ -26,6 +26,7 @@ from playhead.replay import patience
 from playhead.replay import runner as running
 from playhead.replay.assemble import ends
 from playhead.replay.guards import (
+    RestIsGone,
     SourceReplaced,
     TargetReplaced,
     refuse_another_target,
@@ -255,6 +256,26 @@ def test_what_the_log_has_lost_since_the_plan_is_refused_by_name(tmp_path):
     with pytest.raises(OutOfBounds, match="laps:0:0-12: the partition holds 0-10"):
         runner(longer, source, ListTarget(), tmp_path).run()
     assert state(tmp_path) == FAILED
+
+
+def test_a_resume_whose_rest_was_deleted_says_so_and_leads_to_gaps(tmp_path, monkeypatch):
+    stop = Journal(tmp_path).stop_file("r1")
+    target = ListTarget(refuses=lambda each: stop.touch() if each.offset == 3 else None)
+    source = ListSource(TEN)
+    plan = whole_plan(source)
+    with pytest.raises(StoppedBeforeEnd):
+        runner(plan, source, target, tmp_path).run()
+    monkeypatch.setattr(ListSource, "bounds", lambda _: {(TOPIC, 0): Bounds(6, 10, 10)})
+    with pytest.raises(RestIsGone, match="laps:0:4-10 is still to be written") as caught:
+        runner(plan, source, target, tmp_path).run()
+    assert "the log begins at offset 6 now" in str(caught.value)
+    assert "4 of 10 offsets are committed" in str(caught.value)
+    assert str(caught.value.hint).startswith("playhead gaps ")
+
+
+def test_a_stop_before_anything_was_written_says_so():
+    told = str(StoppedBeforeEnd("r1", done=0, planned=10))
+    assert told == "replay r1 stopped before anything was written"
 
 
 def test_a_plan_of_another_source_is_refused(tmp_path):

@@ -92,4 +92,7 @@ def test_in_a_pipe_a_table_keeps_its_columns_and_names(capsys):
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == [name.upper().replace("_", "-") for name in PROOF[0]]
     assert len(rows) == len(PROOF)
-    assert table_text([], [], is_coloured=False) == "\n"
+    assert table_text([], [], is_coloured=False) == ""
+    for form in ("table", "csv", "jsonl"):
+        Output(form).emit({}, [])
+    assert capsys.readouterr().out == ""  # no empty line

@@ -44,9 +44,9 @@ class Output:
         elif self.form == "jsonl":
             for row in rows:
                 _write(_json(row))
-        elif self.form == "csv":
+        elif self.form == "csv" and rows:
             self.text(csv_text(_csv_rows(rows)).removesuffix("\n"))
-        else:
+        elif self.form == "table":
             _write_table(rows, self.zone)
 
     def text(self, text: str) -> None:

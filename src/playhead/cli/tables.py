@@ -14,7 +14,7 @@ Lines = Sequence[Sequence[str]]
 def table_text(heads: Sequence[str], cells: Lines, *, is_coloured: bool) -> str:
     """The table as it fits the terminal; in a pipe as wide as it is."""
     if not heads:
-        return "\n"
+        return ""
     if sys.stdout.isatty():
         fitting = fitted(heads, cells, shutil.get_terminal_size().columns)
         if fitting is None:

@@ -51,6 +51,7 @@ SIZES = Options(_OPTIONS, _ALL_OR_SOME, _SIZES_BY)
 OFFSETS = Options(_OPTIONS, _ALL_OR_SOME, _OFFSETS_AT, *TIME)
 CREATE = Options(
     _OPTIONS,
+    switch("yes", "Accepted as by the commands that ask; this one does not ask.", "-y", "--yes"),
     Argument("topic", "Name of the topic.", "TOPIC", check=need_topic, kafka_flags=_FLAGS),
     _PARTITIONS,
     Option(

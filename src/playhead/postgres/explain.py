@@ -10,7 +10,7 @@ from psycopg import conninfo, pq
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
-from playhead.postgres.server import APPLICATION, checked
+from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.server import Explainer, NotExplained
 
 _KNOWS_GENERIC: Final = 160_000
@@ -70,8 +70,7 @@ def open_explainer(url: str) -> Iterator[PostgresExplainer]:
     try:
         connection = psycopg.connect(address, autocommit=True)
     except psycopg.Error as exc:
-        raise DatabaseUnavailable(
-            secrets.without_password(url), reason=secrets.redact(str(exc).strip())
-        ) from exc
+        where = secrets.without_password(url)
+        raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
     with connection:
         yield PostgresExplainer(connection)

@@ -20,6 +20,12 @@ from playhead.host import paths
 from playhead.postgres.service_file import service_name, service_of
 
 APPLICATION = "playhead"
+# The two forms of libpq; it would take any other text for pairs, and complain of a missing "=".
+_ADDRESS = re.compile(r"postgres(?:ql)?://|\s*\w+\s*=")
+_CONNECTING = re.compile(
+    r"(?:IO: )?(?:\[libpq\] )?(?:Failed to connect: |connection failed: )?"
+    r'(?:connection to server at "(?P<host>[^"]*)"[^"]*? failed: )?'
+)
 _QUOTED = re.compile('".*"', re.DOTALL)
 _TORN = (
     "the login in the address of PostgreSQL contains a character that ends it: libpq would "
@@ -55,6 +61,17 @@ class Server:
 
 def checked(url: str) -> dict[str, Any]:
     """Return the options of an address; warn of an unprotected password, refuse one that libpq splits."""
+    if not _ADDRESS.match(url):
+        raise BadValue(
+            "the address of PostgreSQL",
+            # What stands before an @ may be a login.
+            found=secrets.without_password(url)
+            if "@" not in url or "://" in url
+            else secrets.HIDDEN,
+            needed="postgresql://USER@HOST:PORT/DATABASE, or pairs such as host=db dbname=app",
+            hint="check DATABASE_URL, --database or the context's `database`; playhead config show "
+            "--origin says which of them counts",
+        )
     if secrets.is_torn(url):
         raise UsageError(
             _TORN,
@@ -181,6 +198,16 @@ def _has_login_of_service() -> bool:
     return password is not None and os.fsdecode(password) != os.environ.get("PGPASSWORD")
 
 
+def why_not_connected(exc: Exception, where: str) -> str:
+    """Return the reason, without what the error beside it says already."""
+    # The other lines ask questions, or name other addresses.
+    first = next(iter(str(exc).strip().splitlines()), "")
+    found = _CONNECTING.match(first)
+    if found is not None and (found["host"] or "") in where:
+        first = first[found.end() :]
+    return secrets.redact(first)
+
+
 @contextmanager
 def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
     """Yield a connection that commits when the block ends, and rolls back when it fails."""
@@ -191,9 +218,7 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
         )
     except psycopg.Error as exc:
         where = secrets.without_password(url)  # First, so that the reason is redacted with it.
-        # The other lines ask questions, or name other addresses.
-        reason = next(iter(str(exc).strip().splitlines()), "").removeprefix("connection failed: ")
-        raise DatabaseUnavailable(where, reason=secrets.redact(reason)) from exc
+        raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
     with connection:
         yield connection
 

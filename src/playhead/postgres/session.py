@@ -14,7 +14,7 @@ from playhead import secrets
 from playhead.errors import DatabaseUnavailable
 from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
-from playhead.postgres.server import APPLICATION, checked
+from playhead.postgres.server import APPLICATION, checked, why_not_connected
 
 # A lost connection is detected within this time; the URL may change it.
 _PATIENCE = {
@@ -160,8 +160,7 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
         given = checked(url)
         link = ArrowConnection(conninfo.make_conninfo("", **(_PATIENCE | given)))
     except (Error, psycopg.Error) as exc:
-        reason = secrets.redact(str(exc).strip().splitlines()[0] if str(exc).strip() else "")
-        raise DatabaseUnavailable(where, reason=reason) from exc
+        raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
     try:
         yield Session(link, where=where, grant=grant)
     finally:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from playhead.errors import Refused
+from playhead.errors import PlayheadError, Refused
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.plan import Plan
@@ -47,6 +47,21 @@ class LedgerForgot(Refused):
             hint="find out whether the ledger was deleted or the target restored. If the "
             f"ledger is right for the present data: playhead resume {replay_id} "
             "--trust-ledger",
+        )
+
+
+class RestIsGone(PlayheadError):
+    """Offsets that a replay has not written yet were deleted from the log."""
+
+    def __init__(self, plan: Plan, gone: Slice, *, begins: int, left: int) -> None:
+        self.slice, self.begins = gone, begins
+        request = plan.request
+        ends = f"{request.source_endpoint.shown()} {request.target_endpoint.shown()}"
+        super().__init__(
+            f"replay {plan.replay_id} cannot be completed: {gone} is still to be written, but the log begins "
+            f"at offset {begins} now, because older records were deleted; {plan.planned - left:,} of "
+            f"{plan.planned:,} offsets are committed, and stay",
+            hint=f"playhead gaps {ends} --replay writes what the log still has, and names what is lost",
         )
 
 
@@ -136,5 +151,7 @@ def refuse_what_is_gone(source: Source, plan: Plan, left: Sequence[Slice]) -> No
     bounds = source.bounds()
     for slice_ in left:
         held = bounds.get((slice_.topic, slice_.partition))
-        if held is None or slice_.from_offset < held.earliest or slice_.to_offset > held.stable_end:
+        if held is not None and slice_.from_offset < held.earliest:
+            raise RestIsGone(plan, slice_, begins=held.earliest, left=sum(map(len, left)))
+        if held is None or slice_.to_offset > held.stable_end:
             raise OutOfBounds(slice_, held)

@@ -59,8 +59,9 @@ class StoppedBeforeEnd(Stopped):
 
     def __init__(self, replay_id: str, *, done: int, planned: int) -> None:
         self.replay_id, self.done, self.planned = replay_id, done, planned
+        where = f"at {done:,} of {planned:,} offsets; all of them are committed"
         super().__init__(
-            f"replay {replay_id} stopped at {done:,} of {planned:,} offsets; all of them are committed",
+            f"replay {replay_id} stopped {where if done else 'before anything was written'}",
             hint=f"continue with: playhead resume {replay_id}",
         )
 
