@@ -379,6 +379,10 @@ def test_a_run_whose_row_is_damaged_hides_no_other(room):
     assert (after["id"], after["outcome"], after["error"]) == (good, "done", None)
     assert (before["id"], before["outcome"], before["written"]) == (bad, "unreadable", None)
     assert f"row of {bad} cannot be read" in before["error"]
+    with sqlite3.connect(history.file) as connection:
+        connection.execute("UPDATE replays SET proof = '[1]' WHERE id = ?", (good,))
+    connection.close()
+    assert [each.as_row()["written"] for each in history.of("laps")] == [None, None]
     with pytest.raises(UsageError, match="cannot be read"):
         run("laps", "t:0:1-2", replay_id=bad, face=PLAYED)
 

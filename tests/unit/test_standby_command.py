@@ -1,6 +1,7 @@
 """`playhead standby` as a person meets it: what is said, what is data, what the exit code is."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -248,3 +249,11 @@ def test_a_run_that_stopped_is_resumed_when_it_is_its_turn(laps, room, monkeypat
     capsys.readouterr()
     [row] = laps("history", "laps", "-o", "json").data()["runs"]
     assert (row["outcome"], row["error"]) == ("done", None)
+    with sqlite3.connect(Journal().file) as connection:
+        connection.execute("UPDATE replays SET plan = 'x'")
+    connection.close()
+    shown = laps("history", "laps")
+    assert (shown.code, "1 of 1 runs cannot be read; their errors say why" in shown.err) == (
+        0,
+        True,
+    )

@@ -1,4 +1,4 @@
-"""Tables never fold a cell: columns of zeros go first, then names are shortened, then rows stand upright."""
+"""Tables never fold a cell: columns of zeros go first, then names are folded, then rows stand upright."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.cli.output import Output
+from playhead.cli.replay.render import SPARE_OF_PLAN
 from playhead.cli.tables import fitted, table_text, upright
 
 UPDATES = bool(os.environ.get("PLAYHEAD_UPDATE_GOLDEN"))
@@ -42,12 +43,17 @@ class Screen(StringIO):
         return True
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, rows: list[dict[str, object]]) -> str:
+def drawn(
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    rows: list[dict[str, object]],
+    spare: tuple[str, ...] = (),
+) -> str:
     screen = Screen()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
-    Output().emit({}, rows)
+    Output().emit({}, rows, spare=spare)
     return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
 
 
@@ -64,6 +70,28 @@ def test_a_table_fits_the_terminal_with_every_digit(monkeypatch, columns, name, 
     for row in rows:
         for value in row.values():
             assert value in (None, 0, True) or str(value) in text
+
+
+PLAN = [
+    {
+        "topic": "telemetry", "partition": at, "from_offset": 13_036, "span_end": 19_600,
+        "to_offset": 19_648, "planned": 6_612, "earliest": 1_204, "stable_end": 43_200,
+        "high_watermark": 43_201,
+    }
+    for at in range(2)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_plan_keeps_whole_names_and_loses_the_columns_that_say_least(monkeypatch, columns):
+    text = drawn(monkeypatch, columns, PLAN, SPARE_OF_PLAN)
+    golden = GOLDEN / f"plan-{columns}.txt"
+    if UPDATES:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text
+    assert all(f"{row['from_offset']}" in text and f"{row['planned']}" in text for row in PLAN)
 
 
 cells = st.text(st.sampled_from("0123456789ab東"), min_size=1, max_size=12)

@@ -55,9 +55,7 @@ class Triggered:
         return self.run.state
 
     def as_row(self) -> dict[str, Any]:
-        totals: Mapping[str, Any] = ((self.run.proof if self.run else None) or {}).get(
-            "totals"
-        ) or {}
+        totals = _totals_of(self.run.proof if self.run else None)
         return {
             "id": self.replay_id,
             "at": show_ms(self.at_ms),
@@ -189,5 +187,9 @@ def _totals(proof: str | None) -> Mapping[str, Any]:
         document = json.loads(proof or "{}")
     except ValueError:
         return {}
+    return _totals_of(document)
+
+
+def _totals_of(document: object) -> Mapping[str, Any]:
     found = document.get("totals") if isinstance(document, dict) else None
     return found if isinstance(found, dict) else {}

@@ -25,7 +25,7 @@ from playhead.options.replays import (
 )
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK
 from playhead.standby import create, runner
-from playhead.standby.history import History
+from playhead.standby.history import UNREADABLE, History
 from playhead.standby.runner import RunHooks
 from playhead.standby.store import SavedStandby, StandbyExists, Standbys
 from playhead.standby.trigger_file import span_of
@@ -121,6 +121,8 @@ def history(run: Run, name: str) -> None:
         Standbys().get(name)  # A removed standby still has its history.
         run.output.say(f"standby {name} has not run yet")
     rows = [each.as_row() for each in found]
+    if bad := sum(each.outcome == UNREADABLE for each in found):
+        run.output.say(f"{bad:,} of {len(found):,} runs cannot be read; their errors say why")
     run.output.emit({"standby": name, "runs": rows}, rows)
 
 
