@@ -89,15 +89,16 @@ class InspectRequest:
         return [each for each in self.samples if each.topic == topic]
 
     def shown(self) -> list[Records]:
-        """The first and the last records of the samples, which a plan shows."""
-        return [_first_and_last(records) for records in self.samples[:8]]
-
-
-def _first_and_last(records: Records) -> Records:
-    count = len(records)
-    if count <= 2 * AT_EACH_END:
-        return records
-    return records.pick([*range(AT_EACH_END), *range(count - AT_EACH_END, count)])
+        """The first and the last records of each topic, which a plan shows."""
+        shown = []
+        for topic in [*dict.fromkeys(each.topic for each in self.samples if len(each))][:8]:
+            its = [each for each in self.of(topic) if len(each)]
+            first = min(its, key=lambda each: each.offsets[0])
+            last = max(its, key=lambda each: each.offsets[-1])
+            shown.append(first.cut(0, AT_EACH_END))
+            begin = max(len(last) - AT_EACH_END, AT_EACH_END if last is first else 0)
+            shown += [last.cut(begin, len(last))] if begin < len(last) else []
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
