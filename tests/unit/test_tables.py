@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.cli.output import Output
-from playhead.cli.replay.render import SPARE_OF_PLAN
+from playhead.cli.replay.render import OPTIONAL_OF_PLAN
 from playhead.cli.tables import fitted, table_text, upright
 
 UPDATES = bool(os.environ.get("PLAYHEAD_UPDATE_GOLDEN"))
@@ -47,13 +47,13 @@ def drawn(
     monkeypatch: pytest.MonkeyPatch,
     columns: int,
     rows: list[dict[str, object]],
-    spare: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
 ) -> str:
     screen = Screen()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
-    Output().emit({}, rows, spare=spare)
+    Output().emit({}, rows, optional=optional)
     return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
 
 
@@ -84,7 +84,7 @@ PLAN = [
 
 @pytest.mark.parametrize("columns", [60, 80])
 def test_a_plan_keeps_whole_names_and_loses_the_columns_that_say_least(monkeypatch, columns):
-    text = drawn(monkeypatch, columns, PLAN, SPARE_OF_PLAN)
+    text = drawn(monkeypatch, columns, PLAN, OPTIONAL_OF_PLAN)
     golden = GOLDEN / f"plan-{columns}.txt"
     if UPDATES:
         golden.write_text(text, encoding="utf-8")

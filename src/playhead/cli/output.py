@@ -38,11 +38,11 @@ class Output:
     """In which people see times; data for programs has them in UTC."""
 
     def emit(
-        self, document: Mapping[str, Any], rows: Sequence[Row], *, spare: Sequence[str] = ()
+        self, document: Mapping[str, Any], rows: Sequence[Row], *, optional: Sequence[str] = ()
     ) -> None:
         """Print data: the whole document as JSON, or its rows in the other formats.
 
-        A terminal that is too narrow for a table gets it without the `spare` columns.
+        A terminal that is too narrow for a table gets it without the `optional` columns.
         """
         if self.form == "json":
             _write(_json(document, indent=2))
@@ -52,7 +52,7 @@ class Output:
         elif self.form == "csv" and rows:
             self.text(csv_text(_csv_rows(rows)).removesuffix("\n"))
         elif self.form == "table":
-            _write_table(rows, self.zone, spare)
+            _write_table(rows, self.zone, optional)
 
     def text(self, text: str) -> None:
         """Print data that is a text, such as shell exports: unchanged except on a terminal."""
@@ -262,13 +262,13 @@ def _csv_rows(rows: Sequence[Row]) -> Iterator[list[str]]:
     yield from ([_cell(row.get(column)) for column in columns] for row in rows)
 
 
-def _write_table(rows: Sequence[Row], zone: str = "UTC", spare: Sequence[str] = ()) -> None:
+def _write_table(rows: Sequence[Row], zone: str = "UTC", optional: Sequence[str] = ()) -> None:
     columns = _columns(rows)
     cells = [
         [one_line(local_time(_cell(row.get(column)), zone)) for column in columns] for row in rows
     ]
-    heads, less = ([_head(column) for column in names] for names in (columns, spare))
-    _write(table_text(heads, cells, is_coloured=colour_is_wanted(), spare=less))
+    heads, less = ([_head(column) for column in names] for names in (columns, optional))
+    _write(table_text(heads, cells, is_coloured=colour_is_wanted(), optional=less))
 
 
 def _head(column: str) -> str:

@@ -13,13 +13,13 @@ Lines = Sequence[Sequence[str]]
 
 
 def table_text(
-    heads: Sequence[str], cells: Lines, *, is_coloured: bool, spare: Sequence[str] = ()
+    heads: Sequence[str], cells: Lines, *, is_coloured: bool, optional: Sequence[str] = ()
 ) -> str:
     """The table as it fits the terminal; in a pipe as wide as it is."""
     if not heads:
         return ""
     if sys.stdout.isatty():
-        fitting = fitted(heads, cells, shutil.get_terminal_size().columns, spare)
+        fitting = fitted(heads, cells, shutil.get_terminal_size().columns, optional)
         if fitting is None:
             return upright(*without_zeros(heads, cells))
         heads, cells = fitting
@@ -29,17 +29,17 @@ def table_text(
 
 
 def fitted(
-    heads: Sequence[str], cells: Lines, columns: int, spare: Sequence[str] = ()
+    heads: Sequence[str], cells: Lines, columns: int, optional: Sequence[str] = ()
 ) -> tuple[Sequence[str], Lines] | None:
     """Return the table in these columns; None if it is still too wide.
 
-    Columns of zeros go first; then names are folded at their hyphens; then the spare columns go, one by
+    Columns of zeros go first; then names are folded at their hyphens; then the optional columns go, one by
     one; then long words of names are divided.
     """
     if _total(heads, _widths(cells, len(heads))) <= columns:
         return heads, cells
     heads, cells = without_zeros(heads, cells)
-    for divided, name in ((False, ""), *((False, name) for name in spare), (True, "")):
+    for divided, name in ((False, ""), *((False, name) for name in optional), (True, "")):
         kept = [at for at, head in enumerate(heads) if head != name]
         heads, cells = _picked(heads, cells, kept)
         widths = _widths(cells, len(heads))

@@ -10,7 +10,7 @@ from playhead.plan import Plan
 from playhead.standby.history import ListedRun
 
 # Facts of the partition; of the span, the offsets say enough.
-SPARE_OF_PLAN = ("high_watermark", "stable_end", "earliest", "span_end")
+OPTIONAL_OF_PLAN = ("high_watermark", "stable_end", "earliest", "span_end")
 
 
 def plan_rows(plan: Plan) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playhead.cli.confirm import answer
 from playhead.cli.options import Run, end
-from playhead.cli.replay.render import SPARE_OF_PLAN, ProgressText, plan_rows
+from playhead.cli.replay.render import OPTIONAL_OF_PLAN, ProgressText, plan_rows
 from playhead.cli.replay.replay_options import share
 from playhead.cli.signals import first_signal
 from playhead.config.layers import Precedence
@@ -61,7 +61,7 @@ def show(run: Run, planned: Planned) -> None:
         run.output.say(line)
     for line in sample_lines(plan):
         run.output.say(line, is_data=True)
-    run.output.emit(plan.as_document(), plan_rows(plan), spare=SPARE_OF_PLAN)
+    run.output.emit(plan.as_document(), plan_rows(plan), optional=OPTIONAL_OF_PLAN)
 
 
 def play(run: Run, planned: Planned, *, yes: bool) -> None:
