@@ -196,13 +196,7 @@ class TapeWriter:
         elif not reason and session.is_open and fails_to_commit(statement, sql):
             statement = replace(statement, act=Act.QUERY, sql=_ROLLBACK, parameters=None, name="")
             sql, stands_in = read_sql(_ROLLBACK), Flag.UNDOES
-        if not reason:
-            tape.users.add(statement.user)
-            tape.databases.add(statement.database)
-            tape.to_play += has_text(statement)
-        if has_text(statement) and statement.duration_us is not None:
-            tape.timed += 1
-            tape.shortest_us = min(tape.shortest_us, statement.duration_us)
+        self._note_content(statement, reason)
         writes = self._writes(statement.sql) if has_text(statement) else False
         was_open = session.is_open
         role = self._role(statement, sql, session, reason, writes=writes)
@@ -241,6 +235,16 @@ class TapeWriter:
             tape.examples.append(stored)
         if statement.expected_error is None and not reason:
             self._note_escapes(changes, session)
+
+    def _note_content(self, statement: Statement, reason: str) -> None:
+        tape = self.tape
+        if has_text(statement) and statement.duration_us is not None:
+            tape.timed += 1
+            tape.shortest_us = min(tape.shortest_us, statement.duration_us)
+        if not reason:
+            tape.users.add(statement.user)
+            tape.databases.add(statement.database)
+            tape.to_play += has_text(statement)
 
     def _session_of(self, statement: Statement) -> SessionOnTape:
         session = self._sessions.get(statement.session)
