@@ -87,12 +87,13 @@ class Table:
         write_dead_letters: WriteDeadLetters | None = None,
         replay: str = REPLAY,
     ) -> Entry:
-        """The records as one slice; says what the ledger then says of it."""
+        """The records as one slice; says what the ledger then says of it, but where its rows are."""
         slice_ = Slice("cars", rows[0].partition, rows[0].offset, rows[-1].offset + 1)
         with self.target.open(replay) as writer:
             writer.commit(account_of(slice_, rows, rule, write_dead_letters), [Records.of(rows)])
         [entry] = [each for each in self.target.entries(replay) if each.slice == slice_]
-        return entry
+        counts = {name: entry.details[name] for name in entry.details if name != "storage"}
+        return replace(entry, details=counts)
 
     def differences(self, entry: Entry, rows: Sequence[Record]) -> list[tuple[str, int | None]]:
         """Kind and offset of each that a comparison of this slice finds to differ."""
