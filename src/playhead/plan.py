@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from playhead.errors import UsageError
-from playhead.grammar.field_types import need_kinds
+from playhead.grammar.field_types import need_kinds, need_shallow
 from playhead.note import Note
 from playhead.printable import json_text
 from playhead.record import Slice
@@ -186,6 +186,7 @@ class Plan:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Plan":
         """Read a document of `as_document`, or one of an earlier version."""
+        need_shallow(document)
         if document.get("version") not in (_UNSEALED, VERSION):
             raise UsageError(
                 f"a plan of version {document.get('version')!r}; this Playhead knows {VERSION}",

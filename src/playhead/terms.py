@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from playhead.errors import Refused
+from playhead.grammar.field_types import need_kinds, need_shallow
 from playhead.note import Note
 
 VERSION = 1
@@ -116,7 +117,10 @@ class Terms:
         if isinstance(document["plan"], str):
             document["plan"] = json.loads(_unpacked(document["plan"]))
         places = {topic: Whereto(*place) for topic, place in document["places"].items()}
-        return cls(**document | {"places": places})
+        need_shallow(document)
+        terms = cls(**document | {"places": places})
+        need_kinds(terms, "terms")
+        return terms
 
 
 def _unpacked(packed: str) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 
 from playhead.cli.app import main
 from playhead.config.context import configure
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import Endpoint
-from playhead.errors import UsageError
+from playhead.errors import Refused, UsageError
+from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.inspect import topics_made
 from playhead.plan import Plan
 from playhead.postgres.create_table import NewTable
 from playhead.postgres.session import TableName
+from playhead.record import Slice
 from playhead.replay import api, begun_replays
-from playhead.replay.begun_replays import NotBegun, PlanNotKept, plan_from_ledger
+from playhead.replay.begun_replays import NotBegun, PlanNotKept, begun_plan, plan_from_ledger
 from playhead.shown import plan_lines
-from playhead.target import Inspection
+from playhead.source import OutOfBounds
+from playhead.target import Inspection, Target
 from playhead.terms import Terms
 from playhead.transform.tokens import BadExpression
 from tests.unit.replaying import partition_plan, plan_of, request
@@ -122,6 +126,72 @@ def test_a_plan_of_a_ledger_refers_to_nothing_of_this_machine(ledger: Ledger) ->
         resumed(plan)
 
 
+@pytest.mark.parametrize(
+    ("target", "rules", "told"),
+    [
+        ("kafka:copy", {"topic_map": ("laps=orders",)}, "laps=orders"),
+        ("kafka:copy", {"redrive": True}, "their headers name"),
+        ("kafka:copy", {"on_error": "dlq:other/orders"}, "dlq:other/orders"),
+    ],
+)
+def test_no_rule_of_a_plan_of_a_ledger_leads_past_the_named_target(
+    ledger: Ledger, target: str, rules: Any, told: str
+) -> None:
+    ledger(plan_of(partition_plan(0, 5), request=request(target=target, **rules)).terms())
+    with pytest.raises(PlanNotKept, match=told):
+        resumed(plan_of(partition_plan(0, 5), request=request(target=target)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"source": "kafka:secrets"}, {"target": "kafka://evil:9092/copy"}, {"where": "true"}],
+)
+def test_the_plan_of_a_ledger_is_of_the_request_that_its_terms_state(other: Any) -> None:
+    """Only the terms are compared with what a command asks for, and the plan is what would run."""
+    plan = plan_of(partition_plan(0, 5), request=request(**other))
+    kept = cast(Target, Kept(replace(plan.terms(), rules=request().said())))
+    with pytest.raises(PlanNotKept, match=f"of another request: {next(iter(other))} is"):
+        begun_plan(kept, request(), "r1")
+
+
+@pytest.mark.parametrize("source", ["kafka:laps", "kafka:laps,pits", "kafka:/laps/"])
+@pytest.mark.parametrize("topic", ["secrets", "__laps"])
+def test_a_plan_reads_no_topic_that_its_source_does_not_name(source: str, topic: str) -> None:
+    """Whoever writes a plan, or a ledger, does not choose among the topics of the reader's cluster."""
+    asked = request(source=source, target="json:copy")
+    plan = plan_of(partition_plan(0, 5, topic=topic), request=asked)
+    with pytest.raises(Refused, match=f"would read topic {topic}, but its source names only"):
+        api.planned(plan, configure({"bootstrap_servers": "127.0.0.1:1"}))
+
+
+def test_a_reader_reads_no_topic_of_others() -> None:
+    """The slices of a verification come from the ledger, and not from the plan."""
+    source = KafkaSource(KafkaConnection("127.0.0.1:1"), topics=("laps",))
+    with source.open() as reader, pytest.raises(OutOfBounds):
+        list(reader.read(Slice("secrets", 0, 0, 1)))
+
+
+@pytest.mark.parametrize("place", ["target", "samples"])
+def test_a_plan_that_is_nested_too_deep_is_no_plan(place: str) -> None:
+    deep: Any = []
+    for _ in range(250):
+        deep = [deep]
+    document = plan_of(partition_plan(0, 5)).as_document()
+    document[place] = {**document["target"], "needs": deep} if place == "target" else [{"a": deep}]
+    with pytest.raises(UsageError, match="nested more than 200 deep"):
+        Plan.from_json(json.dumps(document), where="a file")
+    terms = json.loads(plan_of(partition_plan(0, 5)).terms().as_json())
+    with pytest.raises(ValueError, match="nested more than 200 deep"):
+        Terms.from_json(json.dumps(terms | {"rules": {"where": deep}}))
+
+
+@pytest.mark.parametrize("change", [{"rules": 5}, {"topics": ["laps"]}, {"plan": 5}, {"digest": 5}])
+def test_terms_of_another_kind_are_no_terms(change: Any) -> None:
+    document = json.loads(plan_of(partition_plan(0, 5)).terms().as_json())
+    with pytest.raises(TypeError, match="needed"):
+        Terms.from_json(json.dumps(document | change))
+
+
 @pytest.mark.parametrize("part", ["where", "select"])
 def test_code_in_a_plan_is_refused_before_anything_starts(part: str) -> None:
     text = REFLECT if part == "where" else f"{REFLECT} AS made"
@@ -139,6 +209,16 @@ def test_what_would_be_made_is_said_by_who_makes_it(tmp_path: Path) -> None:
     [creates] = plan.plan.target.creates
     assert creates.startswith("an archive in json at ")
     assert any(creates in line for line in plan_lines(plan.plan))
+
+
+@pytest.mark.parametrize("topics", [5, "laps", [[]], {"laps": 5}])
+def test_topics_of_another_kind_among_the_needs_of_an_archive_are_refused(topics: Any) -> None:
+    asked = request(target="json:copy")
+    plan = plan_of(
+        partition_plan(0, 5), request=asked, target=Inspection("x", needs={"topics": topics})
+    )
+    with pytest.raises(UsageError, match="needs from its target is invalid"):
+        api.planned(plan, configure({}))
 
 
 @pytest.mark.parametrize("needs", [{"tables": 5}, {"tables": [{}]}, {"tables": [{"table": ["s"]}]}])

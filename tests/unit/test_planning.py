@@ -1,6 +1,7 @@
 """Plans over lists: what is frozen, what is refused, what is said, and that samples are what would be played."""
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -495,6 +496,20 @@ def test_a_plan_shows_the_two_ends_of_a_topic_however_many_pieces_were_read():
     assert [list(each.offsets) for each in shown] == [[0, 1, 2], [207, 208, 209]]
     few = InspectRequest(SourceFacts("s", {}), {TOPIC: 1}, [pieces[0].cut(0, 4)]).shown()
     assert [list(each.offsets) for each in few] == [[0, 1, 2], [3]]
+
+
+def test_a_sample_is_no_deeper_than_a_person_reads():
+    """The writer of a record decides how deep its value is; nothing of ours can follow it for ever."""
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    class Deep(Shown):
+        def preview(self, _):
+            return [{"doc": {"a": deep}}]
+
+    [sample, *_] = planned(ListSource([record(0, T)]), target=Deep()).samples
+    assert json.dumps(sample).count("[") == 19
 
 
 def test_samples_pass_through_the_transform():

@@ -44,7 +44,9 @@ def origins_before(
 
 def archive_made(archive: Archive, needs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a sentence about the archive to create, unless it exists."""
-    where = archive.store.identity
+    where, topics = archive.store.identity, needs.get("topics", {})
+    if not (isinstance(topics, Mapping) and all(isinstance(e, Mapping) for e in topics.values())):
+        raise TypeError(f"topics are {topics!r:.60}; needed: an object for each")
     return (f"an archive in {archive.format} at {where}",) if needs.get("is_new") else ()
 
 

@@ -1,10 +1,13 @@
 """Checks the types of a dataclass that was read from a file, so that wrong types fail early."""
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+# What we write is a tenth as deep; Python gives up at a few hundred.
+_DEEPEST = 200
 
 
 def need_kinds(held: Any, where: str) -> None:
@@ -16,6 +19,22 @@ def need_kinds(held: Any, where: str) -> None:
         value = getattr(held, field.name)
         if not _fits(value, hints[field.name], name):
             raise TypeError(f"{name} is {value!r:.60}; needed: {_shown(hints[field.name])}")
+
+
+def need_shallow(document: Any) -> None:
+    """Raise ValueError for a document that a function which calls itself could not follow to its end."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return
+    raise ValueError(f"it is nested more than {_DEEPEST} deep")
+
+
+def _inside(held: Any) -> Iterable[Any]:
+    if isinstance(held, Mapping):
+        return held.values()
+    return held if isinstance(held, list | tuple) else ()
 
 
 def _fits(value: Any, hint: Any, where: str) -> bool:

@@ -14,7 +14,7 @@ from playhead.errors import UnknownKey, UsageError
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
-from playhead.replay.assemble import Wiring, as_source, ends, guards, refuse_idle_rules
+from playhead.replay.assemble import Wiring, as_source, ends, expecting, guards, refuse_idle_rules
 from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
 from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.earlier_copies import (
@@ -271,6 +271,7 @@ def planned(
     engine = _engine(configuration, saved.request.spec, share)
     engine.check_words()
     made = Planned(saved, configuration, engine, is_begun=is_begun, is_resumed=is_begun)
+    expecting(made.ends.source, saved.source)  # Refuse topics of others before anything is shown.
     made.plan = _said_anew(saved, made.ends.target)
     return made
 

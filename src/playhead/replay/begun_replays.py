@@ -62,10 +62,21 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
         )
     if secrets.has_reference(plan.request.source):
         raise PlanNotKept(replay_id, reason="its source refers to a secret of this machine")
-    if "/" in plan.request.on_error:
-        reason = f"its dead letters would go to {plan.request.on_error}, which this command does not name"
+    if elsewhere := _unnamed(plan.request, there):
+        reason = f"{elsewhere}, which this command does not name"
         raise PlanNotKept(replay_id, reason=reason)
     return plan
+
+
+def _unnamed(request: Request, target: Endpoint) -> str | None:
+    """Return which records would go to a server or a topic that is not that of the target; None if none would."""
+    if "/" in request.on_error:
+        return f"its dead letters would go to {request.on_error}"
+    if request.topic_map:
+        return f"its topics would go to others ({', '.join(request.topic_map)})"
+    if request.redrive and target.name:
+        return "its records would go to the topics that their headers name"
+    return None
 
 
 def _is_named_by(there: Endpoint, end: Endpoint) -> bool:
@@ -102,4 +113,9 @@ def _read(replay_id: str, kept: Terms) -> Plan:
         raise PlanNotKept(replay_id, reason=f"the stored plan is invalid: {exc}") from exc
     if (plan.replay_id, plan.digest()) != (replay_id, kept.digest):
         raise PlanNotKept(replay_id, reason="the stored plan belongs to another replay")
+    # The rules of the terms were compared with what was asked for; those of queries have more names.
+    asked = {name: kept.rules[name] for name in kept.rules.keys() & plan.request.as_document()}
+    if differences := differing_rules(asked, plan.request.said()):
+        reason = f"the stored plan is of another request: {differences[0]}"
+        raise PlanNotKept(replay_id, reason=reason)
     return plan

@@ -24,7 +24,7 @@ from playhead.task.slicer import Filter
 from playhead.time_span import OPEN_TRANSACTION, time_span
 
 _GUESSED_RATE = 100_000
-_MOST_SHOWN, _MOST_ITEMS = 2_000, 100
+_MOST_SHOWN, _MOST_ITEMS, _DEEPEST_SHOWN = 2_000, 100, 20
 
 Transformed = Callable[[Sequence[Records]], Sequence[Records]]
 
@@ -203,16 +203,19 @@ def _paced_seconds(
     return round(float((max(times) - min(times)) / pace.times / 1_000), 3)
 
 
-def _shortened(value: object) -> object:
-    """Shorten a value for display: a plan must not grow with the records."""
+def _shortened(value: object, depth: int = _DEEPEST_SHOWN) -> object:
+    """Shorten a value for display: a plan must not grow with the records, nor be as deep."""
+    if not depth and isinstance(value, Mapping | list | tuple):
+        return "…"
     if isinstance(value, str) and len(value) > _MOST_SHOWN:
         return f"{value[:_MOST_SHOWN]}…"
     if isinstance(value, bytes):
         return value[:_MOST_SHOWN]
     if isinstance(value, Mapping):
-        return {name: _shortened(each) for name, each in [*value.items()][:_MOST_ITEMS]}
+        some = [*value.items()][:_MOST_ITEMS]
+        return {name: _shortened(each, depth - 1) for name, each in some}
     if isinstance(value, list | tuple):
-        return [_shortened(each) for each in value[:_MOST_ITEMS]]
+        return [_shortened(each, depth - 1) for each in value[:_MOST_ITEMS]]
     return value
 
 

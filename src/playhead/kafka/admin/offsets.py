@@ -53,10 +53,15 @@ class Described:
     """The broker that leads each partition, with its `host:port`; partitions without a leader are missing."""
 
 
+def is_like(pattern: str, topic: str) -> bool:
+    """Return whether a pattern stands for a topic; none stands for Kafka's internal ones."""
+    return not topic.startswith(_INTERNAL) and re.search(pattern, topic) is not None
+
+
 def topics_like(admin: Admin, pattern: str) -> tuple[str, ...]:
     """Return the topics whose name contains the pattern, without Kafka's internal ones."""
     existing = _existing(admin)
-    found = tuple(name for name in existing if re.search(pattern, name))
+    found = tuple(name for name in existing if is_like(pattern, name))
     if not found:
         raise NoTopicMatches(pattern, existing=existing)
     return found

@@ -1,7 +1,7 @@
 """Reads slices of partitions as columns of records, and never returns too few."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaError, Message
 
@@ -54,8 +54,15 @@ class KafkaReader:
     """A consumer of one partition at a time, which keeps records that arrived beyond a slice's end."""
 
     def __init__(
-        self, connection: KafkaConnection, *, topic_ids: Mapping[str, str], patience_s: float
+        self,
+        connection: KafkaConnection,
+        *,
+        topic_ids: Mapping[str, str],
+        patience_s: float,
+        reads: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        """Make a reader; `reads` is whether the source has a topic: slices may be from others' ledgers."""
+        self._reads = reads
         self._topic_ids = dict(topic_ids)
         self._place: TopicPartition | None = None
         self._bounds: Bounds | None = None
@@ -124,7 +131,7 @@ class KafkaReader:
             self._bounds = self._bounds_for(slice_)
 
     def _bounds_for(self, slice_: Slice) -> Bounds:
-        described = self._confirm(slice_.topic)
+        described = self._confirm(slice_.topic) if self._reads(slice_.topic) else None
         if described is None or slice_.partition not in described.partitions:
             raise OutOfBounds(slice_, None)
         bounds = self._ask_bounds(slice_)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import BAD_PATTERN, check_pattern
-from playhead.errors import BadValue
+from playhead.errors import BadValue, Refused
 from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.admin.log_dirs import sizes_at_leaders
@@ -16,6 +16,7 @@ from playhead.kafka.admin.offsets import (
     describe,
     describe_those,
     entries_at,
+    is_like,
     places_of,
     stable_ends,
     topics_like,
@@ -37,6 +38,16 @@ from playhead.time_span_tail import Times
 
 DEFAULT_PATIENCE_S = 60.0
 _HEARD_OF_WITHIN_S = 3.0
+
+
+class OtherTopic(Refused):
+    """A plan would read a topic that its source does not name: whoever wrote the plan chose it."""
+
+    def __init__(self, topic: str, *, named: str) -> None:
+        super().__init__(
+            f"the plan would read topic {topic}, but its source names only {named}",
+            hint="make a new plan",
+        )
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,9 @@ class KafkaSource:
 
     def pinned(self, facts: SourceFacts, /) -> "KafkaSource":
         """Return the source with these topics only, bound to their ids."""
+        for name in facts.topics:
+            if not self._names(name):
+                raise OtherTopic(name, named=self.pattern or ",".join(self.topics))
         ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
         return replace(self, topics=tuple(facts.topics), pattern=None, expect_topic_ids=ids)
 
@@ -152,10 +166,15 @@ class KafkaSource:
     def open(self) -> Iterator[KafkaReader]:
         """Open a consumer without a group, which commits nothing."""
         topic_ids = self.expect_topic_ids or {}
-        reader = KafkaReader(self.connection, topic_ids=topic_ids, patience_s=self.patience_s)
+        reader = KafkaReader(
+            self.connection, topic_ids=topic_ids, reads=self._names, patience_s=self.patience_s
+        )
         with closing(reader):
             reader.confirm_topics()
             yield reader
+
+    def _names(self, topic: str) -> bool:
+        return topic in self.topics if self.pattern is None else is_like(self.pattern, topic)
 
     @contextmanager
     def _asking(self) -> Iterator[Admin]:
