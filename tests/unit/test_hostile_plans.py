@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.cli.app import main
+from playhead.cli.replay.run_replay import need_letters
 from playhead.config.context import configure
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import Endpoint
@@ -24,6 +25,7 @@ from playhead.postgres.session import TableName
 from playhead.record import Slice
 from playhead.replay import api, begun_replays
 from playhead.replay.begun_replays import NotBegun, PlanNotKept, begun_plan, plan_from_ledger
+from playhead.replay.journal import Journal
 from playhead.shown import plan_lines
 from playhead.source import OutOfBounds
 from playhead.target import Inspection, Target
@@ -140,6 +142,21 @@ def test_no_rule_of_a_plan_of_a_ledger_leads_past_the_named_target(
     ledger(plan_of(partition_plan(0, 5), request=request(target=target, **rules)).terms())
     with pytest.raises(PlanNotKept, match=told):
         resumed(plan_of(partition_plan(0, 5), request=request(target=target)))
+
+
+def test_dead_letters_go_to_no_topic_that_only_a_ledger_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes the ledger can have every record refused, and so write to any topic of the source's cluster."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    plan = plan_of(partition_plan(0, 5), request=request(on_error="dlq:orders"))
+    with pytest.raises(Refused, match="would go to dlq:orders; only the ledger says so") as caught:
+        need_letters(plan, will_ask=False)
+    assert "--on-error dlq:orders" in str(caught.value.hint)
+    need_letters(plan, will_ask=True)
+    need_letters(plan_of(partition_plan(0, 5), request=request(on_error="skip")), will_ask=False)
+    Journal().keep(plan, {})
+    need_letters(plan, will_ask=False)
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,7 @@ def resume_from_ledger(
     planned = api.resumed(replay_id, target, run.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
     need_source(planned.plan, source, will_ask=not yes)
+    need_letters(planned.plan, will_ask=not yes)
     play(run, planned, yes=yes)
 
 
@@ -183,11 +184,28 @@ def need_source(plan: Plan, named: Endpoint | None, *, will_ask: bool) -> None:
             f"replay {plan.replay_id} reads {reads.shown()}, but --source is {named.shown()}",
             hint=f"use --source {reads.shown()} if you trust it",
         )
-    known = Journal().get(plan.replay_id)
-    is_known = known is not None and known.plan.digest() == plan.digest()
-    if not will_ask and named is None and not is_known:
+    if not will_ask and named is None and not _was_confirmed(plan):
         raise Refused(
             f"replay {plan.replay_id} would read {reads.shown()}; only the ledger says so, "
             "and others may have written there",
             hint=f"add --source {reads.shown()} if you trust it",
         )
+
+
+def need_letters(plan: Plan, *, will_ask: bool) -> None:
+    """Refuse a ledger's topic of dead letters that nobody has confirmed: its cluster may be that of the source."""
+    rule = plan.request.on_error
+    if will_ask or plan.request.spec.on_error.topic is None or _was_confirmed(plan):
+        return
+    raise Refused(
+        f"records of replay {plan.replay_id} that cannot be written would go to {rule}; only the "
+        "ledger says so, and others may have written there",
+        hint="leave --yes out to confirm it, or give all options of the replay: "
+        f"playhead replay … --on-error {rule} --id {plan.replay_id}",
+    )
+
+
+def _was_confirmed(plan: Plan) -> bool:
+    """Return whether this machine has run this very plan before."""
+    known = Journal().get(plan.replay_id)
+    return known is not None and known.plan.digest() == plan.digest()
