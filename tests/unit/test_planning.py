@@ -487,17 +487,6 @@ def test_samples_are_the_first_and_the_last_and_what_the_target_was_shown():
     assert [len(records) for records in target.look.samples] == [500, 3]
 
 
-def test_a_plan_shows_the_two_ends_of_a_topic_however_many_pieces_were_read():
-    pieces = [
-        Records.of([record(offset, T + offset) for offset in range(start, start + 10)])
-        for start in (0, 200, 50, 100)
-    ]
-    shown = InspectRequest(SourceFacts("s", {}), {TOPIC: 1}, pieces).shown()
-    assert [list(each.offsets) for each in shown] == [[0, 1, 2], [207, 208, 209]]
-    few = InspectRequest(SourceFacts("s", {}), {TOPIC: 1}, [pieces[0].cut(0, 4)]).shown()
-    assert [list(each.offsets) for each in few] == [[0, 1, 2], [3]]
-
-
 def test_a_sample_is_no_deeper_than_a_person_reads():
     """The writer of a record decides how deep its value is; nothing of ours can follow it for ever."""
     deep = []

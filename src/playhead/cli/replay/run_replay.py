@@ -193,7 +193,7 @@ def need_source(plan: Plan, named: Endpoint | None, *, will_ask: bool) -> None:
 
 
 def need_letters(plan: Plan, *, will_ask: bool) -> None:
-    """Refuse a ledger's topic of dead letters that nobody has confirmed: its cluster may be that of the source."""
+    """Refuse an unconfirmed topic of dead letters from a ledger: its cluster may be that of the source."""
     rule = plan.request.on_error
     if will_ask or plan.request.spec.on_error.topic is None or _was_confirmed(plan):
         return
