@@ -41,7 +41,7 @@ _HEARD_OF_WITHIN_S = 3.0
 
 
 class OtherTopic(Refused):
-    """A plan would read a topic that its source does not name: whoever wrote the plan chose it."""
+    """A plan would read a topic that its source does not name: the writer of the plan chose it."""
 
     def __init__(self, topic: str, *, named: str) -> None:
         super().__init__(
