@@ -64,7 +64,7 @@ def checked(url: str) -> dict[str, Any]:
     if not _ADDRESS.match(url):
         raise BadValue(
             "the address of PostgreSQL",
-            # What stands before an @ may be a login.
+            # The text before an @ may be a login.
             found=secrets.without_password(url)
             if "@" not in url or "://" in url
             else secrets.HIDDEN,

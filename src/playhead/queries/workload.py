@@ -16,7 +16,7 @@ from playhead.server import ServerFacts
 
 _LEAST_TIMED: Final = 50
 _NEVER_SHORTER_US: Final = 1_000
-"""Among so many statements, one is shorter: BEGIN, SET and COMMIT take some µs."""
+"""Among 50 statements, one is shorter: BEGIN, SET and COMMIT take some µs."""
 
 
 @dataclass(frozen=True, slots=True)
