@@ -1,11 +1,13 @@
 """An archive that is damaged, linked, of another format or no archive at all is named, and not read."""
 
+import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,44 @@ def test_a_damaged_ledger_is_named(tmp_path: Path, text: str) -> None:
     entry.write_text(text, encoding="latin-1")
     with pytest.raises(Damaged, match=f"{entry} is damaged"):
         FilesSource(str(tmp_path)).bounds()
+
+
+@pytest.mark.parametrize("size", [None, "9", [9]])
+def test_details_of_another_kind_are_damage(tmp_path: Path, size: Any) -> None:
+    archive(str(tmp_path))
+    entry = next(iter(sorted(tmp_path.glob("_playhead/replay=*/topic=*/*/*.json"))))
+    document = json.loads(entry.read_text())
+    entry.write_text(json.dumps(document | {"details": document["details"] | {"size": size}}))
+    with pytest.raises(Damaged, match=f"{entry} is damaged: .*details.size"):
+        FilesSource(str(tmp_path)).facts()
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        5,
+        None,
+        [[]],
+        {"contract": 5},
+        {"contract": {}},
+        {"contract": {"partitions": 10**12}},
+        {"contract": {"sets_log_append_time": "no"}},
+        {"contract": {"columns": {"a": "no type"}}},
+    ],
+)
+def test_what_a_replay_knew_in_another_form_is_damage(tmp_path: Path, topics: Any) -> None:
+    """Other users may write to an archive; a number of partitions is a loop as long as it says."""
+    archive(str(tmp_path))
+    known = {"partitions": 1, "sets_log_append_time": False, "is_compacted": False}
+    about = tmp_path / file_names.about_path("one")
+    if isinstance(topics, dict) and topics["contract"] not in (5, {}):
+        topics = {"contract": known | topics["contract"]}
+    about.write_text(json.dumps({"version": 1, "topics": {"contract": known}}))
+    assert FilesSource(str(tmp_path)).facts().topics
+    about.write_text(json.dumps({"version": 1, "topics": topics}))
+    for look_at in (FilesSource(str(tmp_path)).facts, FilesSource(str(tmp_path)).bounds):
+        with pytest.raises(Damaged, match=f"{about} is damaged"):
+            look_at()
 
 
 def test_an_entry_under_another_name_is_not_believed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from playhead.files.codec import Codec
 from playhead.files.errors import Damaged, NotAnArchive, OtherFormat
 from playhead.files.file_names import EntryName, Format
 from playhead.files.stores.store import Store
+from playhead.grammar.field_types import need_kinds
 from playhead.host.faults import abort_point
 from playhead.ledger import UNREADABLE, Entry
 from playhead.record import Slice, TimestampType
@@ -19,6 +20,10 @@ from playhead.records import Records
 
 _VERSION = 1
 _TYPES = {each.value for each in TimestampType}
+_ABOUT = {"partitions": int, "sets_log_append_time": bool, "is_compacted": bool}
+_COLUMN_TYPES = {"int64", "double", "bool", "string", "json"}
+# A list of them is made; a cluster of Kafka has fewer, of all topics.
+_MOST_PARTITIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,11 @@ class ArchivedReplay:
     @classmethod
     def of(cls, entry: Entry) -> "ArchivedReplay | None":
         details = entry.details
-        return cls(*(details[name] for name in cls.__slots__)) if details else None
+        if not details:
+            return None
+        kept = cls(*(details[name] for name in cls.__slots__))
+        need_kinds(kept, "details")
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +112,12 @@ class Archive:
 
     def about(self, replay_id: str) -> Mapping[str, Any]:
         """Return what the replay knew about its topics; empty if it was never prepared."""
-        document = self._document(file_names.about_path(replay_id))
-        topics: Mapping[str, Any] = document["topics"] if document else {}
-        return topics
+        return self._about(file_names.about_path(replay_id)) or {}
 
     def abouts(self) -> list[Mapping[str, Any]]:
         """Return what each replay knew about its topics, sorted by replay id."""
         paths = sorted(filter(file_names.is_about, self.store.files(file_names.LEDGER)))
-        documents = map(self._document, paths)
-        return [document["topics"] for document in documents if document is not None]
+        return [topics for topics in map(self._about, paths) if topics is not None]
 
     def entry_names(self, folder: str = file_names.LEDGER) -> list[EntryName]:
         """Return the names of ledger files below a folder, without reading them."""
@@ -214,6 +220,15 @@ class Archive:
             raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")
         return ArchivedSlice(name.replay_id, entry, kept)
 
+    def _about(self, path: str) -> Mapping[str, Any] | None:
+        document = self._document(path)
+        if document is None:
+            return None
+        topics: Mapping[str, Any] = document.get("topics")
+        if not (isinstance(topics, Mapping) and all(map(_is_about, topics.values()))):
+            raise Damaged(self._where(path), reason="it does not say what a topic was like")
+        return topics
+
     def _document(self, path: str) -> Any:
         text = self.store.read(path)
         if text is None:
@@ -237,6 +252,15 @@ class Archive:
 
     def _where(self, path: str) -> str:
         return f"{self.store.identity}/{path}"
+
+
+def _is_about(held: Any) -> bool:
+    """Return whether it is what a replay knows about a topic; other users may have written it."""
+    if not isinstance(held, Mapping) or any(type(held.get(n)) is not k for n, k in _ABOUT.items()):
+        return False
+    columns = held.get("columns", {})
+    are_columns = isinstance(columns, Mapping) and {*map(str, columns.values())} <= _COLUMN_TYPES
+    return are_columns and 0 <= held["partitions"] <= _MOST_PARTITIONS
 
 
 def _whole(records: Records) -> Records:
