@@ -19,7 +19,7 @@ from playhead.kafka.write.inspect import IntoItself, LedgerAsTarget, NoTargetTop
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.partitioner import KeyPartitioner
 from playhead.kafka.write.target import KafkaTarget
-from playhead.kafka.write.target_topics import TargetReplaced
+from playhead.kafka.write.target_topics import TargetTopicReplaced
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
@@ -336,17 +336,17 @@ def test_a_topic_made_anew_while_a_replay_writes_to_it(
     with target.open(replay_id) as writer:
         writer.commit(Account(slices[0]), [Records.of([record(n) for n in range(10)])])
         made_anew(kafka, name)
-        with pytest.raises(TargetReplaced, match="lost"):
+        with pytest.raises(TargetTopicReplaced, match="lost"):
             writer.commit(Account(slices[1]), [Records.of([record(n) for n in range(10, 20)])])
     assert [entry.slice for entry in target.entries(replay_id)] == slices[:1]
     assert records_in(kafka, name) == []
-    with pytest.raises(TargetReplaced):
+    with pytest.raises(TargetTopicReplaced):
         target.prepare(replay_id, target.inspect(look()), terms("laps"))
-    with target.open(replay_id) as writer, pytest.raises(TargetReplaced):
+    with target.open(replay_id) as writer, pytest.raises(TargetTopicReplaced):
         writer.commit(Account(slices[1]), [Records.of([record(n) for n in range(10, 20)])])
     admin = AdminClient(kafka.for_librdkafka("client"))
     admin.delete_topics([name])[name].result(10)
-    with pytest.raises(TargetReplaced, match="it is gone"):
+    with pytest.raises(TargetTopicReplaced, match="it is gone"):
         target.prepare(replay_id, target.inspect(look()), terms("laps"))
     with Admin(kafka) as ours:
         assert name not in ours.cluster().topics, "nothing is made in its place"

@@ -7,7 +7,7 @@ import pytest
 from psycopg import sql
 
 from playhead.errors import PlayheadError, Refused
-from playhead.postgres.errors import NotAllowed
+from playhead.postgres.errors import RightMissing
 from playhead.postgres.own_table import NoLedger
 from playhead.postgres.table_name import BadTableName, parts_of
 from playhead.postgres.target import PostgresTarget
@@ -181,7 +181,7 @@ class TestRefusals:
             table.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
     def may_not(self, table: Table, url: str, what: str, **options: Any) -> None:
-        with pytest.raises(NotAllowed, match=f"lacks the right {what} on") as caught:
+        with pytest.raises(RightMissing, match=f"lacks the right {what} on") as caught:
             inspected(table.with_options(url=url, **options))
         assert (caught.value.hint or "").startswith("GRANT ")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from playhead.errors import PlayheadError
-from playhead.postgres.errors import NotAllowed, StatementRefused
+from playhead.postgres.errors import RightMissing, StatementRefused
 from playhead.record import Record
 from playhead.sandbox import Endpoints
 from tests.sandbox.postgres_table import Table, record
@@ -78,7 +78,7 @@ class TestWhatTheServerRefuses:
         self, sandbox: Endpoints, schema: str
     ) -> None:
         table = self.secured(sandbox, schema, "REVOKE INSERT ON {table} FROM ROLE_OF_IT")
-        with pytest.raises(NotAllowed) as caught:
+        with pytest.raises(RightMissing) as caught:
             table.commit(self.rows("x"), rule="skip")
         assert "GRANT" in (caught.value.hint or "")
 

@@ -26,7 +26,7 @@ from playhead.kafka.admin import topics
 from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.errors import KafkaRefused, Need, NotAllowed, needing
+from playhead.kafka.admin.errors import AclMissing, KafkaRefused, Need, needing
 from playhead.kafka.admin.log_dirs import sizes, sizes_at_leaders
 from playhead.kafka.admin.offsets import describe
 from playhead.kafka.groups.commit import commit, forget_offsets
@@ -117,10 +117,10 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
 ) -> None:
     alice, guard = guarded.by("PLAIN"), Guard(configure({}))
     with Admin(alice) as admin:
-        with pytest.raises(NotAllowed) as caught:
+        with pytest.raises(AclMissing) as caught:
             topics.create(admin, topics.NewShape("other"), guard)
         assert caught.value.needs == (Need("Create", "topic", "other"),)
-        with pytest.raises(NotAllowed, match="the cluster does not allow it") as caught:
+        with pytest.raises(AclMissing, match="the cluster does not allow it") as caught:
             topics.describe_topics(admin, [TOPIC])
         assert f"missing ACL: Describe on topic {TOPIC}" in str(caught.value)
         assert (
@@ -133,14 +133,14 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
         assert len(found.partitions) == 2
         assert found.settings is None, "which may not be read without DescribeConfigs"
 
-        with pytest.raises(NotAllowed) as caught:
+        with pytest.raises(AclMissing) as caught:
             topics.delete(admin, TOPIC, guard)
         assert caught.value.needs == (Need("Delete", "topic", TOPIC),)
         wanted = topics.Alteration(TOPIC, settings={"retention.ms": "1"})
-        with pytest.raises(NotAllowed) as caught:
+        with pytest.raises(AclMissing) as caught:
             topics.alter(admin, wanted, found, guard)
         assert caught.value.needs == (Need("AlterConfigs", "topic", TOPIC),)
-        with pytest.raises(NotAllowed) as caught:
+        with pytest.raises(AclMissing) as caught:
             sizes(admin, alice, [TOPIC])
         assert caught.value.needs == (Need("Describe", "cluster"),)
         described = describe(admin, [TOPIC])
@@ -154,7 +154,7 @@ def test_each_acl_that_is_missing_is_named_and_each_that_is_there_is_enough(
 
 def test_reading_without_the_acl_names_it(guarded: Guarded) -> None:
     source = KafkaSource(guarded.by("PLAIN"), topics=("hidden",), patience_s=10)
-    with pytest.raises(NotAllowed) as caught, needing(Need("Read", "topic", "hidden")):
+    with pytest.raises(AclMissing) as caught, needing(Need("Read", "topic", "hidden")):
         source.bounds()
     assert "missing ACL: Read on topic hidden" in str(caught.value)
 
@@ -187,7 +187,7 @@ def test_offsets_are_deleted_by_every_way_in(guarded: Guarded, way: str) -> None
     guarded.allow(AclOperation.DESCRIBE, ResourceType.GROUP, group)
     guarded.allow(AclOperation.READ, ResourceType.TOPIC, TOPIC)
     with Admin(connection) as admin:
-        with pytest.raises(NotAllowed) as caught:
+        with pytest.raises(AclMissing) as caught:
             forget_offsets(admin, connection, group, [(TOPIC, 0)])
         assert caught.value.needs == (Need("Delete", "group", group),)
         guarded.allow(AclOperation.DELETE, ResourceType.GROUP, group)

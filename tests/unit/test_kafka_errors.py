@@ -11,10 +11,10 @@ from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import (
     _CODES,
+    AclMissing,
     KafkaRefused,
     Meaning,
     Need,
-    NotAllowed,
     client_error,
     is_definite,
     meaning_of,
@@ -61,7 +61,7 @@ def test_what_does_not_pass_is_refused_with_the_name_of_its_code() -> None:
 
 def test_the_missing_acl_of_the_refused_resource_is_named() -> None:
     needs = Need("Read", "group", "g"), Need("Read", "topic", "t")
-    with pytest.raises(NotAllowed) as caught, needing(Need("Describe", "cluster")), needing(*needs):
+    with pytest.raises(AclMissing) as caught, needing(Need("Describe", "cluster")), needing(*needs):
         raise refused(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "writing")
     assert caught.value.needs == (needs[1],)
     assert str(caught.value) == (
@@ -74,12 +74,12 @@ def test_the_missing_acl_of_the_refused_resource_is_named() -> None:
 
 
 def test_an_idempotent_producer_without_a_number_lacks_the_acl_on_its_topic() -> None:
-    with pytest.raises(NotAllowed, match="Write on topic t$"), needing(Need("Write", "topic", "t")):
+    with pytest.raises(AclMissing, match="Write on topic t$"), needing(Need("Write", "topic", "t")):
         raise refused(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "writing")
 
 
 def test_the_command_for_the_cluster_names_nothing() -> None:
-    with pytest.raises(NotAllowed) as caught, needing(Need("Describe", "cluster")):
+    with pytest.raises(AclMissing) as caught, needing(Need("Describe", "cluster")):
         raise refused(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), "listing")
     assert (caught.value.hint or "").endswith("--operation Describe --cluster")
 

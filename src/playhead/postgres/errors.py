@@ -56,7 +56,7 @@ class SliceNotWritten(Unavailable):
         )
 
 
-class NotAllowed(PlayheadError):
+class RightMissing(PlayheadError):
     """The database user lacks a right."""
 
     def __init__(
@@ -126,11 +126,13 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
         )
     inside = facts.get("PG_DIAG_CONTEXT", "")
     if sqlstate == _NOT_ALLOWED:
-        return NotAllowed(where, reason=reason, grant=grant, sqlstate=sqlstate, inside=inside)
+        return RightMissing(where, reason=reason, grant=grant, sqlstate=sqlstate, inside=inside)
     return StatementRefused(where, sqlstate=sqlstate, reason=reason, inside=inside)
 
 
-def of_a_record(refusal: StatementRefused | NotAllowed, *, has_policies: bool) -> DataError | None:
+def of_a_record(
+    refusal: StatementRefused | RightMissing, *, has_policies: bool
+) -> DataError | None:
     """Return the error as a possible fault of one record, for a statement with rows.
 
     The caller must check that the same statement without rows is not refused too.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from playhead.errors import NoSuchColumn, Refused
 from playhead.extra_fields import ExtraFields
 from playhead.note import Note
-from playhead.postgres.errors import NotAllowed
+from playhead.postgres.errors import RightMissing
 from playhead.postgres.open_table import WriteRules, depends_on_order
 from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED
 from playhead.postgres.rows.column_layout import TIMESTAMP, TOPIC, Layout, has_place
@@ -94,7 +94,7 @@ def _refuse_missing_privileges(session: Session, subject: Subject) -> None:
         grants += [] if has_usage else [f"GRANT USAGE ON SCHEMA {table.place.schema} TO {user}"]
         lacking = ", ".join([*missing, *([] if has_usage else ["USAGE of its schema"])])
         reason = f"user {user} lacks the right {lacking} on {table.place}"
-        raise NotAllowed(session.where, reason=reason, grant="; ".join(grants))
+        raise RightMissing(session.where, reason=reason, grant="; ".join(grants))
 
 
 def _refuse_unknown_key(subject: Subject) -> None:

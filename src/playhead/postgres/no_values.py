@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from playhead.errors import Refused
 from playhead.note import Note
-from playhead.postgres.errors import NotAllowed
+from playhead.postgres.errors import RightMissing
 from playhead.postgres.rows.column_layout import WHOLE, Layout
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
@@ -100,7 +100,7 @@ def refuse_place(session: Session, place: TableName) -> None:
     if not may_create:
         grant = f'GRANT CREATE ON SCHEMA "{place.schema}" TO {user}'
         reason = f"user {user} has no right to create tables in schema {place.schema}"
-        raise NotAllowed(session.where, reason=reason, grant=grant)
+        raise RightMissing(session.where, reason=reason, grant=grant)
 
 
 def notes_of_layout(

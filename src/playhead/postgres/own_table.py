@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from playhead.errors import PlayheadError
-from playhead.postgres.errors import NotAllowed, StatementRefused
+from playhead.postgres.errors import RightMissing, StatementRefused
 from playhead.postgres.session import Session, TableName
 
 _OF_ITS_NAME = """
@@ -67,7 +67,7 @@ class OwnTable:
                     schema = sql.Identifier(self.place.schema)
                     self.session.run(sql.SQL("CREATE SCHEMA {}").format(schema).as_string())
                 self.session.run(self.statement.format(table=self.place.quoted))
-        except (NotAllowed, StatementRefused) as exc:
+        except (RightMissing, StatementRefused) as exc:
             raise NoLedger(self.place, reason=exc.reason, hint=self._way_out()) from exc
 
     @property

@@ -10,7 +10,7 @@ from typing import Final
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.ledger import Entry
-from playhead.postgres.errors import NotAllowed
+from playhead.postgres.errors import RightMissing
 from playhead.postgres.explain import open_explainer
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.own_table import OwnTable
@@ -139,7 +139,7 @@ class PostgresControl(Control):
             ledger.make()
             OwnTable(session, MARKS, TABLE_OF_MARKS).make()
             # A session of the log may have taken another role. Only the owner can grant it.
-            with suppress(NotAllowed):
+            with suppress(RightMissing):
                 session.run(f"GRANT USAGE ON SCHEMA {MARKS.schema} TO PUBLIC")
                 session.run(f"GRANT INSERT ON {MARKS.quoted} TO PUBLIC")
             replays = Replays(session, ledger, DEFAULT)

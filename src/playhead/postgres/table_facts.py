@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from playhead.postgres.errors import NotAllowed
+from playhead.postgres.errors import RightMissing
 from playhead.postgres.session import Session
 from playhead.postgres.table import read_table
 from playhead.postgres.table_name import place_of
@@ -21,6 +21,6 @@ def facts_of(session: Session, table: str, topics: Collection[str], replays: Rep
     try:
         for each in tables:
             begun |= replays.begun_with(each.place, each.oid)
-    except NotAllowed:
+    except RightMissing:
         return TableFacts(policed, None, keys)
     return TableFacts(policed, begun, keys)

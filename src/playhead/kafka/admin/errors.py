@@ -149,7 +149,7 @@ class Need(NamedTuple):
     name: str = ""
 
 
-class NotAllowed(KafkaRefused):
+class AclMissing(KafkaRefused):
     """The cluster knows the user, but an ACL is missing."""
 
     def __init__(
@@ -199,7 +199,7 @@ class LedgerWaits(Unavailable):
 def refused(error: KafkaError, action: str) -> KafkaRefused:
     """Return a permanent error as one of Playhead's."""
     if meaning_of(error) is Meaning.NOT_AUTHORIZED:
-        return NotAllowed(action, reason=text_of(error), resource=_RESOURCES[error.code()])
+        return AclMissing(action, reason=text_of(error), resource=_RESOURCES[error.code()])
     return KafkaRefused(action, reason=text_of(error))
 
 
@@ -230,11 +230,11 @@ def needing(*needs: Need) -> Iterator[None]:
     """Name these ACLs if the cluster does not authorize the calls inside."""
     try:
         yield
-    except NotAllowed as exc:
+    except AclMissing as exc:
         if exc.needs:
             raise
         fitting = tuple(need for need in needs if need.resource == exc.resource) or needs
-        raise NotAllowed(
+        raise AclMissing(
             exc.action, reason=exc.reason, resource=exc.resource, needs=fitting
         ) from exc
 

@@ -17,7 +17,7 @@ _HEARD_OF_WITHIN_S = 3.0
 _SET_OVERHEAD_BYTES = 1_024
 
 
-class TargetReplaced(Refused):
+class TargetTopicReplaced(Refused):
     """A topic was deleted, and perhaps created again, since a replay began to write to it."""
 
     def __init__(self, topic: str, *, began_with: str, found: str | None) -> None:
@@ -119,7 +119,7 @@ def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
     for name, topic_id in topic_ids.items():
         now = found[name].topic_id if name in found else None
         if now != topic_id:
-            raise TargetReplaced(name, began_with=topic_id, found=now)
+            raise TargetTopicReplaced(name, began_with=topic_id, found=now)
 
 
 def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:

@@ -14,7 +14,7 @@ from playhead.host.faults import abort_point
 from playhead.postgres.errors import (
     UNIQUE_VIOLATION,
     DataError,
-    NotAllowed,
+    RightMissing,
     StatementRefused,
     of_a_record,
 )
@@ -281,7 +281,7 @@ class Stage:
             found = self._ran(statement(first, last), run)
         except DataError as exc:
             return exc
-        except (StatementRefused, NotAllowed) as exc:
+        except (StatementRefused, RightMissing) as exc:
             has_policies = self._table.layout.table.has_row_security
             bad = of_a_record(exc, has_policies=has_policies)
             if bad is None:
