@@ -239,7 +239,7 @@ def test_a_refusal_of_a_way_that_was_undone_is_none(
     table.commit(records({"id": 1, "v": 1}, {"id": 2, "v": 2}))
     real, undone = module.PostgresWriter._apart, []
 
-    def refusing(self, account: Account, details) -> None:
+    def refusing(self, table_, decoded, account: Account, details) -> None:
         account.close(details)
         undone.append(account.refused_offsets)
         # What the commit refuses is somebody's value, and the stage finds out whose.
