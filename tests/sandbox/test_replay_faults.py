@@ -19,8 +19,8 @@ from playhead.errors import EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_STOPPED, Playhe
 from playhead.plan import Plan
 from playhead.record import Record
 from playhead.replay.api import Planned
+from playhead.replay.guards import RestIsGone
 from playhead.sandbox import Sandbox
-from playhead.source import OutOfBounds
 from playhead.testing.link_proxy import LinkProxy
 from tests.fix_commands import Playhead
 from tests.fix_replay import (
@@ -253,7 +253,7 @@ def test_records_that_went_before_the_run_are_said(deck: Deck) -> None:
     topic, table = deck.laps(40, 2), deck.table("seq int")
     planned = deck.plan(f"kafka:{topic}", f"postgres:{table}")
     deck.delete_before(topic, 1, 7)
-    with pytest.raises(OutOfBounds, match=rf"{topic}:1.*holds 7-20"):
+    with pytest.raises(RestIsGone, match=rf"{topic}:1:0-20 .* begins at offset 7 now"):
         planned.run()
     assert deck.rows(table, "count(*)") == [(0,)]
     # What the next plan takes is what is still there, and that it is not all is said.

@@ -169,7 +169,7 @@ def test_what_is_not_in_the_log_any_more_is_not_said_to_be_there_by_its_key(deck
     assert not found.of("missing")
     assert not found.is_whole
     [note] = [note for note in found.notes if note.code != "unkeyed"]
-    assert note.text.startswith("10 of the offsets are not in the log any more")
+    assert note.text.startswith("10 of the offsets are no longer in the log")
 
 
 def test_a_time_belongs_to_the_key_where_it_is_named(deck: Deck) -> None:
