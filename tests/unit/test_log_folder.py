@@ -287,3 +287,19 @@ def test_a_link_to_another_log_of_the_folder_is_the_same_log(
 def test_a_pipe_in_the_place_of_a_log_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     assert open_log(tmp_path / "a.csv", KNOWN_PREFIXES, tmp_path) is None
+
+
+def test_a_log_that_becomes_a_circle_of_links_while_it_is_opened_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, opened = tmp_path / "a.csv", os.open
+    log.write_bytes(CSV[0].read_bytes())
+
+    def swapped(path: Path, flags: int) -> int:
+        handle = opened(path, flags)
+        log.unlink()
+        log.symlink_to(log)
+        return handle
+
+    monkeypatch.setattr(os, "open", swapped)
+    assert open_log(log, KNOWN_PREFIXES, tmp_path) is None

@@ -196,7 +196,10 @@ def _opened(path: Path, folder: Path) -> FileIO | None:
         is_inside = real.is_relative_to(folder.resolve())
         if stat.S_ISREG(state.st_mode) and is_inside and os.path.samestat(state, real.stat()):
             return file
-    except OSError:  # The file was replaced meanwhile; the next look opens the new one.
+    except (
+        OSError,
+        RuntimeError,
+    ):  # Replaced meanwhile, also by links in a circle; the next look decides.
         is_inside = True
     file.close()
     if is_inside:
