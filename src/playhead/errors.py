@@ -117,8 +117,9 @@ class BadValue(UsageError):
         hint: str | None = None,
     ) -> None:
         self.key, self.found, self.needed, self.where = key, found, needed, where
-        is_name = where is not None and _OPTION_OR_VARIABLE.fullmatch(where)
-        what = key if where is None else where if is_name else f"{key} in {where}"
+        what = key
+        if where is not None:
+            what = where if _OPTION_OR_VARIABLE.fullmatch(where) else f"{key} in {where}"
         super().__init__(f"{what} is {found!r}; needed: {needed}", hint=hint)
 
 
