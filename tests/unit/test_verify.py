@@ -1,5 +1,7 @@
 """The words of `playhead verify`: a run, or a source and a target with a span."""
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
@@ -86,6 +88,27 @@ class TestTheVerdict:
         )
         counts = {name: found.as_document()[name] for name in ("same", "different", "unknown")}
         assert counts == {"same": 9, "different": 0, "unknown": 1}
+
+    @pytest.mark.parametrize(
+        ("kinds", "different", "word"),
+        [
+            (["missing"], 1, "CANNOT BE TOLD"),
+            (["missing", "unknown"], 1, "CANNOT BE TOLD"),
+            (["missing", "changed"], 2, "DIFFERENT"),
+            (["changed"], 1, "DIFFERENT"),
+            # The list ends at a hundred, and what is not on it may be changed.
+            (["missing"] * 100, 101, "DIFFERENT"),
+        ],
+    )
+    def test_policies_excuse_missing_rows_alone_and_only_if_all_are_known(
+        self, kinds, different, word
+    ):
+        found = self.verified(same=9, different=different)
+        listed = tuple({"kind": kind} for kind in kinds)
+        assert replace(found, differences=listed).verdict().startswith("DIFFERENT")
+        hidden = replace(found, differences=listed, policed=("laps",))
+        assert hidden.verdict().startswith(word)
+        assert not hidden.agrees
 
     def test_what_was_not_read_back(self):
         found = self.verified(same=9, uncovered=3)
