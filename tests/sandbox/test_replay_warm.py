@@ -202,3 +202,35 @@ def test_it_ends_when_it_is_idle_and_leaves_nothing(
     within(lambda: not it.processes(), seconds=30, what="the idle engine ends")
     done = ended(it.start("engine", "status"))
     assert (done.code, "no engine runs" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 1.5])
+def test_an_engine_that_starts_is_shown_and_stopped_with_its_jvm(
+    servers: Deck,
+    tmp_path: Path,
+    start_playhead: Callable[..., "subprocess.Popen[str]"],
+    delay_s: float,
+) -> None:
+    settings(tmp_path, servers)
+    it = Warm(servers, "", tmp_path, start_playhead)
+    command = it.start("engine", "start")
+    has_jvm = lambda: any("SparkSubmit" in each for each in it.processes().values())  # noqa: E731
+    within(has_jvm, seconds=60, what="its JVM is there")
+    time.sleep(delay_s)
+    status = ended(it.start("engine", "status"))
+    assert (status.code, "an engine is starting (process" in status.err) == (1, True), status.err
+    stopped = ended(it.start("engine", "stop"))
+    assert (stopped.code, "the engine has ended" in stopped.err) == (0, True), stopped.err
+    waiting = ended(command)
+    assert waiting.code != 0
+    assert "the engine has ended while it was starting" in waiting.err
+    within(lambda: not it.processes(), seconds=15, what="nothing of it is left")
+
+
+def test_an_engine_with_other_variables_is_left_alone(warm: Warm) -> None:
+    before = warm.engine()
+    environment = warm.environment() | {"TMPDIR": str(warm.home)}
+    command = warm.start_playhead("gaps", f"kafka:{warm.topic}", "postgres:absent", **environment)
+    done = ended(command)
+    assert "it differs from the engine in TMPDIR (`playhead engine stop`" in done.err
+    assert warm.engine()["pid"] == before["pid"]

@@ -1,5 +1,6 @@
 """The doors of the warm engine: who gets in, what is handed over, and what never is."""
 
+import fcntl
 import os
 import socket
 import stat
@@ -253,14 +254,55 @@ def test_the_command_line_counts_before_the_environment(monkeypatch, words, valu
     assert handover.is_wanted([*WORDS, *words]) == is_wanted
 
 
-def test_the_identity_changes_with_the_place_that_the_engine_runs_in(clean):
-    before = handover.identity()
-    assert handover.identity() == before
+def test_a_command_with_other_variables_than_the_engine_names_them(clean):
+    clean.setenv("JAVA_HOME", "/one/java")
+    of_engine = handover.surroundings()
+    handover.refuse_other_surroundings(of_engine)
+    clean.setenv("PATH", "/elsewhere")  # has no part in it
+    handover.refuse_other_surroundings(of_engine)
     clean.setenv("JAVA_HOME", "/another/java")
-    assert handover.identity() != before
+    clean.setenv("no_proxy", "localhost")
+    with pytest.raises(KeepsToItself, match="it differs from the engine in JAVA_HOME, no_proxy "):
+        handover.refuse_other_surroundings(of_engine)
+    for greeting in (None, [], "x"):
+        with pytest.raises(KeepsToItself, match="user and groups"):
+            handover.refuse_other_surroundings(greeting)
+
+
+def test_the_code_changes_with_any_file_of_playhead(clean, tmp_path):
+    before = handover.code()
+    assert handover.code() == before
+    folder = tmp_path / "playhead"
+    folder.mkdir()
+    clean.setattr(handover, "__file__", str(folder / "cli" / "warm" / "handover.py"))
+    empty = handover.code()
+    (folder / "new.py").touch()
+    assert len({before, empty, handover.code()}) == 3
 
 
 # --- the command
+
+
+def test_an_engine_that_starts_has_the_lock_and_its_process_number_in_it(clean, tmp_path):
+    clean.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert client.starting() is None
+    with local_socket.private_folder(handover.folder(), make=True):
+        lock = (handover.folder() / handover.LOCK).open("w+b")
+        with lock:
+            assert client.starting() is None
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert client.starting() == 0
+            lock.write(b"4711")
+            lock.flush()
+            assert client.starting() == 4711
+    assert client.starting() is None
+
+
+@pytest.mark.parametrize("act", ["status", "start"])
+def test_a_wrong_idle_time_is_refused(playhead: Playhead, tmp_path, act):
+    done = playhead("engine", act, PLAYHEAD_ENGINE_IDLE="5q", XDG_STATE_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert "5q" in done.stderr
 
 
 def test_without_an_engine_the_command_runs_here(playhead: Playhead, tmp_path):
@@ -286,7 +328,7 @@ def test_a_socket_that_greets_as_another_version_is_asked_to_end(clean, tmp_path
         def greet() -> None:
             connection, _ = listener.accept()
             with connection:
-                local_socket.send(connection, client.HELLO, b'{"identity": "another"}')
+                local_socket.send(connection, client.HELLO, b'{"code": "another"}')
                 heard.append(local_socket.receive(connection)[0])
 
         thread = threading.Thread(target=greet)

@@ -6,9 +6,11 @@ import importlib
 import os
 import signal
 import sys
+import time
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 from playhead.cli import app
 from playhead.cli.warm import handover, priority
@@ -18,7 +20,7 @@ from playhead.spark import attached, engine_settings, session
 from playhead.spark.jvm import EngineDidNotStart, Gateway
 from playhead.spark.task_daemon import SETTING as DAEMON
 
-_LOCK = "lock"
+_ALONE_WITHIN_S = 1.0
 _DAEMON_MODULE = "playhead.cli.warm.task_daemon"
 # Tasks that keep a pace wait most of the time: beside them there is room for other commands'.
 _MASTER = "local[32]"
@@ -50,32 +52,59 @@ def main() -> None:
     idle_s = int(sys.argv[1]) / 1000
     for kind in (signal.SIGINT, signal.SIGHUP):
         signal.signal(kind, signal.SIG_IGN)
+    # By default the process would end at once, and leave the JVM that it is starting.
+    signal.signal(signal.SIGTERM, _end_while_starting)
     os.umask(0o077)
     path = handover.folder()
     with local_socket.private_folder(path, make=True) as folder:
         lock = os.open(
-            _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+            handover.LOCK,
+            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+            dir_fd=folder,
         )
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _takes(lock):
             return  # another process is starting one
-        identity = handover.identity()
+        code, surroundings = handover.code(), handover.surroundings()
         settings = engine_settings.settings("playhead", _MASTER, ui=False)
         settings |= {DAEMON: _DAEMON_MODULE, "spark.default.parallelism": str(os.cpu_count() or 1)}
         with nullcontext() if "--at-once" in sys.argv[2:] else priority.lowered():
             gateway = _started(settings)
         try:
             with contextlib.closing(local_socket.listening(folder, path)) as listener:
-                Server(app.run, gateway, listener, folder, lock, identity, idle_s).work()
+                Server(app.run, gateway, listener, folder, lock, code, surroundings, idle_s).work()
         finally:
             gateway.close()
+
+
+def _end_while_starting(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _takes(lock: int) -> bool:
+    """Lock the file and write this process's number into it; False if another engine has the lock."""
+    deadline = time.monotonic() + _ALONE_WITHIN_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # a command that looks for an engine locks it for a moment
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return True
 
 
 def _started(settings: dict[str, str]) -> Gateway:
     gateway = session.boot(settings, session.DEFAULT_MEMORY)[0].gateway
     try:
-        _need(os.fork() or _open(gateway, settings))
+        # A fork inherits the handler, and must leave the closing of the JVM to this process.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        process = os.fork() or _open(gateway, settings)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        _need(process)
         for name in _LOADED:
             importlib.import_module(name)
         return gateway
@@ -87,6 +116,10 @@ def _started(settings: dict[str, str]) -> Gateway:
 def _open(gateway: Gateway, settings: dict[str, str]) -> int:
     """In a process of its own, so that this one stays without threads: the context, and a first job."""
     code = 1
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    if gateway.process.stdin is not None:
+        os.close(gateway.process.stdin.fileno())  # the JVM ends when the main process ends
     try:
         attached.open_context(gateway.port, gateway.secret, settings)
         attached.first_job()

@@ -1,5 +1,6 @@
 """Runs a command in the warm engine; raises `RunHere` if the command must run in this process."""
 
+import fcntl
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -53,10 +55,10 @@ def run(words: Sequence[str]) -> int:
         raise RunHere(words, leave_engine=False)
     try:
         asked = handover.asked(words)
+        connection = _connection()
     except KeepsToItself as exc:
         _say(words, exc.reason)
         raise RunHere(words, leave_engine=False) from None
-    connection = _connection()
     if connection is None:
         raise RunHere(words, leave_engine=True)
     with connection:
@@ -64,7 +66,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _connection() -> socket.socket | None:
-    """Connect to an engine with the same code and settings as this command; ask any other engine to end."""
+    """Connect to an engine with the same code as this command; ask an engine with other code to end."""
     try:
         found = greeted()
     except (PlayheadError, OSError) as exc:
@@ -73,11 +75,16 @@ def _connection() -> socket.socket | None:
     if found is None:
         return None
     connection, hello = found
-    if hello.get("identity") == handover.identity():
-        return connection
-    with connection, suppress(OSError):
-        local_socket.send(connection, STOP)
-    return None
+    if hello.get("code") != handover.code():
+        with connection, suppress(OSError):
+            local_socket.send(connection, STOP)
+        return None
+    try:
+        handover.refuse_other_surroundings(hello.get("surroundings"))
+    except KeepsToItself:
+        connection.close()
+        raise
+    return connection
 
 
 def greeted() -> tuple[socket.socket, dict[str, Any]] | None:
@@ -111,6 +118,23 @@ def _greeting(said: object) -> dict[str, Any]:
     raise Gone("it greets as no engine does")
 
 
+def starting() -> int | None:
+    """Return the process of an engine that starts, or does not answer; None if no engine has the lock."""
+    try:
+        with local_socket.private_folder(handover.folder(), make=False) as folder:
+            lock = os.open(handover.LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        written = os.read(lock, 32)
+        return int(written) if written.isdigit() else 0
+    finally:
+        os.close(lock)
+
+
 def leave_engine() -> None:
     """Start an engine for later commands if this command has started its own JVM."""
     session = sys.modules.get("playhead.spark.session")
@@ -120,21 +144,39 @@ def leave_engine() -> None:
         start_engine(at_once=False)
 
 
-def start_engine(*, at_once: bool) -> Path:
-    """Start an engine and return its log file; `at_once` starts it with normal priority."""
+def start_engine(*, at_once: bool) -> "Started":
+    """Start an engine unless one has started; `at_once` gives it normal priority."""
     path = handover.folder()
+    process = None
     with local_socket.private_folder(path, make=True):
-        given = configure({}).get("engine_idle") or ""
-        idle_ms = parse_duration_ms(given, where="engine_idle")
-        priority = ["--at-once"] if at_once else []
-        with private_files.opened(path / "log", "wb") as log:
-            Detached(
-                [*command_of("playhead.cli.warm_engine"), str(idle_ms), *priority],
-                directory=Path("/"),
-                environment=handover.engine_environment() | _ONE_THREAD,
-                output=log,
-            )
-    return path / "log"
+        idle = str(idle_ms())
+        if starting() is None:
+            priority = ["--at-once"] if at_once else []
+            with private_files.opened(path / "log", "wb") as log:
+                process = Detached(
+                    [*command_of("playhead.cli.warm_engine"), idle, *priority],
+                    directory=Path("/"),
+                    environment=handover.engine_environment() | _ONE_THREAD,
+                    output=log,
+                )
+    return Started(path / "log", process)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An engine that was started; `process` is None if another command had started it."""
+
+    log: Path
+    process: Detached | None
+
+    def has_ended(self) -> bool:
+        is_ours_gone = self.process is None or self.process.poll() is not None
+        return is_ours_gone and starting() is None
+
+
+def idle_ms() -> int:
+    """Return the setting `engine_idle`."""
+    return parse_duration_ms(configure({}).get("engine_idle") or "", where="engine_idle")
 
 
 class _Conversation:

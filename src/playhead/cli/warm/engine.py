@@ -1,6 +1,7 @@
 """`playhead engine`: starts, shows and stops the warm engine of this user."""
 
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,17 @@ from playhead.grammar.instant import show_ms
 from playhead.host import local_socket
 from playhead.host.clock import wait_until
 
+_NONE, _ENDED = "no engine runs", "the engine has ended"
 _STARTED_WITHIN_S, _ENDED_WITHIN_S = 120.0, 40.0
 
 
 class EngineDidNotCome(PlayheadError):
-    """The engine was started and does not answer."""
+    """The engine was started and does not answer, or has ended."""
 
-    def __init__(self, log: object) -> None:
+    def __init__(self, log: object, *, has_ended: bool) -> None:
+        late = f"the engine does not answer after {_STARTED_WITHIN_S:g} s"
         super().__init__(
-            f"the engine does not answer after {_STARTED_WITHIN_S:g} s",
+            "the engine has ended while it was starting" if has_ended else late,
             hint=f"read its log in {log}; commands run without the engine meanwhile",
         )
 
@@ -28,22 +31,29 @@ class EngineDidNotCome(PlayheadError):
 @command()
 def start(run: Run) -> None:
     """Start the engine now and wait until it answers."""
+    client.idle_ms()
     said = _status()
     if said is None:
-        log = client.start_engine(at_once=True)
-        said = wait_until(_status, deadline_s=_STARTED_WITHIN_S, every_s=0.1)
-        if said is None:
-            raise EngineDidNotCome(log)
+        started = client.start_engine(at_once=True)
+        found = wait_until(
+            lambda: _status() or started.has_ended(), deadline_s=_STARTED_WITHIN_S, every_s=0.1
+        )
+        if not isinstance(found, dict):
+            raise EngineDidNotCome(started.log, has_ended=bool(found))
+        said = found
     _show(run, said)
 
 
 @command()
 def status(run: Run) -> None:
     """Show whether an engine runs, since when, and how many commands it has run. Exit code 1 if none runs."""
+    client.idle_ms()
     said = _status()
     if said is None:
-        run.output.say("no engine runs")
-        run.output.emit({"running": False}, [])
+        process = client.starting()
+        is_starting = process is not None
+        run.output.say(f"an engine is starting (process {process})" if is_starting else _NONE)
+        run.output.emit({"running": False, "starting": is_starting}, [])
         raise end(EXIT_FAILED)
     _show(run, said)
 
@@ -62,10 +72,10 @@ def _show(run: Run, said: dict[str, Any]) -> None:
 
 @command()
 def stop(run: Run) -> None:
-    """Stop the engine after the commands that run in it have finished."""
+    """Stop the engine when its commands have finished; an engine that is still starting ends at once."""
     found = client.greeted()
     if found is None:
-        run.output.say("no engine runs")
+        run.output.say(_stop_starting())
         return
     connection, said = found
     with connection:
@@ -73,7 +83,18 @@ def stop(run: Run) -> None:
     gone = "pid" in said and wait_until(
         lambda: not _is_alive(said["pid"]), deadline_s=_ENDED_WITHIN_S, every_s=0.05
     )
-    run.output.say("the engine has ended" if gone else "the engine ends with the commands that run")
+    run.output.say(_ENDED if gone else "the engine ends with the commands that run")
+
+
+def _stop_starting() -> str:
+    """Stop an engine that does not answer yet; return what to say."""
+    process = client.starting()
+    if not process:
+        return _NONE
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGTERM)
+    gone = wait_until(lambda: client.starting() is None, deadline_s=_ENDED_WITHIN_S, every_s=0.05)
+    return _ENDED if gone else f"process {process}, which was starting an engine, does not end"
 
 
 def _status() -> dict[str, Any] | None:

@@ -18,6 +18,8 @@ from playhead.version import __version__
 SWITCH = "PLAYHEAD_WARM"
 """Environment variable: `on` uses the engine; default `off`."""
 FOLDER = "engine"
+LOCK = "lock"
+"""File in that folder which an engine locks from its start to its end, and which has its process number."""
 
 # A command with one of these options starts an engine of its own, or needs none (help).
 _OWN_ENGINE = ("--master", "--spark-remote", "--spark-memory", "-h", "--help")
@@ -167,19 +169,34 @@ def _not_in_engine(name: str) -> str:
     return f"{name} is set in the environment of this command and not in that of the engine"
 
 
-def identity() -> str:
-    """Return what must be equal in both processes: code, libraries, the user's rights, namespaces."""
-    seen = (
-        __version__,
-        sys.executable,
-        sys.version,
-        _code(),
-        [(each, _time(Path(each))) for each in sys.path if each.endswith("-packages")],
-        [os.geteuid(), os.getegid(), sorted(os.getgroups())],
-        [_namespace(kind) for kind in ("mnt", "net", "user", "uts")],
-        sorted(each for each in engine_environment().items() if each[0] != "PATH"),
+def code() -> str:
+    """Return a digest of Playhead's files, its libraries and Python; an engine with other code is asked to end."""
+    libraries = [(each, _time(Path(each))) for each in sys.path if each.endswith("-packages")]
+    return _digest([__version__, sys.executable, sys.version, _code_files(), libraries])
+
+
+def surroundings() -> dict[str, str]:
+    """Return digests, by name, of the other things that an engine and its commands must have in common."""
+    seen: dict[str, object] = {
+        name: value for name, value in engine_environment().items() if name != "PATH"
+    }
+    seen["user and groups"] = [os.geteuid(), os.getegid(), sorted(os.getgroups())]
+    for kind in ("mnt", "net", "user", "uts"):
+        seen[f"{kind} namespace"] = _namespace(kind)
+    return {name: _digest(value) for name, value in seen.items()}
+
+
+def refuse_other_surroundings(of_engine: object) -> None:
+    """Raise `KeepsToItself` if the engine was started with other variables or rights than this command."""
+    theirs = of_engine if isinstance(of_engine, dict) else {}
+    ours = surroundings()
+    names = sorted(
+        name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)
     )
-    return hashlib.sha256(json.dumps(seen).encode("utf-8", "surrogatepass")).hexdigest()
+    if names:
+        raise KeepsToItself(
+            f"it differs from the engine in {', '.join(names)} (`playhead engine stop` ends that engine)"
+        )
 
 
 def folder() -> Path:
@@ -187,7 +204,7 @@ def folder() -> Path:
     return paths.state_dir() / FOLDER
 
 
-def _code() -> list[tuple[str, int, int]]:
+def _code_files() -> list[tuple[str, int, int]]:
     """Return names, times and sizes of Playhead's files, so that an engine never runs older code."""
     found = []
     pending = [str(Path(__file__).parents[2])]
@@ -201,6 +218,10 @@ def _code() -> list[tuple[str, int, int]]:
                     status = entry.stat()
                     found.append((entry.path, status.st_mtime_ns, status.st_size))
     return sorted(found)
+
+
+def _digest(seen: object) -> str:
+    return hashlib.sha256(json.dumps(seen).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _time(path: Path) -> int:

@@ -49,7 +49,8 @@ class Server:
     listener: socket.socket
     folder: int
     lock: int
-    identity: str
+    code: str
+    surroundings: dict[str, str]
     idle_s: float
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _processes: dict[int, _Process] = field(default_factory=dict)
@@ -162,7 +163,8 @@ class Server:
 
     def _hello(self) -> bytes:
         said: dict[str, Any] = {
-            "identity": self.identity,
+            "code": self.code,
+            "surroundings": self.surroundings,
             "version": __version__,
             "pid": os.getppid(),
             "jvm": self.gateway.process.pid,
