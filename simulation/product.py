@@ -129,7 +129,9 @@ def _settings(servers: str) -> dict[str, Any]:
 
 def use(kafka: Any, base: Any, sizes: Any) -> None:
     """Have the product meet these servers, cut slices so long, and split partitions so far."""
-    playhead.postgres.session.ArrowConnection = of_session(base)  # type: ignore[assignment, misc]
+    link = of_session(base)
+    playhead.postgres.session.ArrowConnection = link  # type: ignore[assignment, misc]
+    playhead.postgres.session.StatementConnection = link  # type: ignore[assignment, misc]
     clients.make_consumer, clients.make_producer = kafka.consumer, kafka.producer
     clients.make_admin = kafka.admin
     lighten.forget()

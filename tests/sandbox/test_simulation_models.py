@@ -37,6 +37,7 @@ from playhead.kafka.groups.progress import GroupMover
 from playhead.postgres import session
 from playhead.postgres.adbc import ArrowConnection
 from playhead.postgres.ledger import _TABLE as _LEDGER
+from playhead.postgres.statement_connection import StatementConnection
 from playhead.postgres.target import PostgresTarget
 from playhead.postgres.terms import _TABLE as _REPLAYS
 from playhead.record import Record, Slice, TimestampType
@@ -63,8 +64,8 @@ _OWN = ("set_config", "pg_control_system", "server_version_num", "CREATE ", "pg_
 class Twin:
     """A link to both; what one answers, the other has to answer, too."""
 
-    def __init__(self, uri: str, base: Database) -> None:
-        self._real, self._model = ArrowConnection(uri), ModelLink(base, execute)
+    def __init__(self, real: Any, base: Database) -> None:
+        self._real, self._model = real, ModelLink(base, execute)
 
     def close(self) -> None:
         self._real.close()
@@ -78,7 +79,7 @@ class Twin:
         real = _answer(lambda: self._real.ask(statement, parameters))
         model = _answer(lambda: self._model.ask(statement, parameters))
         _compare(statement, real, model)
-        if isinstance(real, adbc_driver_manager.Error):
+        if isinstance(real, Exception):
             raise real
         return real
 
@@ -86,14 +87,14 @@ class Twin:
         real = _answer(lambda: self._real.copy(rows, table, schema))
         model = _answer(lambda: self._model.copy(rows, table, schema))
         _compare(f"COPY {table}", real, model)
-        if isinstance(real, adbc_driver_manager.Error):
+        if isinstance(real, Exception):
             raise real
 
 
 def _answer(call: Any) -> Any:
     try:
         return call()
-    except adbc_driver_manager.Error as exc:
+    except (adbc_driver_manager.Error, psycopg.Error) as exc:
         return exc
 
 
@@ -157,7 +158,9 @@ def _twins(
     table = base.create((schema, name), dict(_KINDS), tuple(key.split(", ")))
     assert found is not None
     table.oid, table.orphans = found[0], frozenset({1} if refers else ())
-    monkeypatch.setattr(session, "ArrowConnection", lambda uri: Twin(uri, base))
+    for kind in (ArrowConnection, StatementConnection):
+        twin = lambda uri, kind=kind: Twin(kind(uri), base)  # noqa: E731
+        monkeypatch.setattr(session, kind.__name__, twin)
     return base, name
 
 

@@ -9,7 +9,7 @@ from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 from playhead.postgres.skipped_records import Skipped
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.wanted_rows import (
@@ -67,7 +67,7 @@ class Comparison:
 
     def __init__(
         self,
-        session: Session,
+        session: CopySession,
         ledger: Ledger,
         replay_id: str,
         table: OpenTable,

@@ -8,7 +8,7 @@ from playhead.postgres.compare import SHOWN, accounted, difference, written
 from playhead.postgres.merge_sql import named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 from playhead.postgres.skipped_records import Skipped
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.wanted_rows import (
@@ -39,7 +39,7 @@ class AppendedRows:
     If a unique index turns out to be filled in all of them, it identifies the rows.
     """
 
-    def __init__(self, session: Session, table: OpenTable, number: int) -> None:
+    def __init__(self, session: CopySession, table: OpenTable, number: int) -> None:
         self._session, self._table = session, table
         self._fields = table.layout.fields
         self._name = f"playhead_appended_{number}"

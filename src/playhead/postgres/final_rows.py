@@ -10,7 +10,7 @@ from playhead.postgres.merge_sql import AT, GONE, named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession, Session
 from playhead.postgres.skipped_records import Skipped
 from playhead.postgres.stage.kept_rows import NOT_DELETED
 from playhead.postgres.stage.stage import Stage
@@ -57,7 +57,7 @@ class FinalRows:
     partition.
     """
 
-    def __init__(self, session: Session, table: OpenTable, number: int) -> None:
+    def __init__(self, session: CopySession, table: OpenTable, number: int) -> None:
         self._session, self._table = session, table
         self.name = f"playhead_final_{number}"
         self.key = table.habits.key

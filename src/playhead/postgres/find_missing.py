@@ -9,7 +9,7 @@ from playhead.postgres.merge_sql import EXPECTED, literal, named
 from playhead.postgres.open_table import OpenTable
 from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, has_place
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 from playhead.postgres.stage.stage import Stage
 from playhead.records import Records
 from playhead.target import SliceComparison
@@ -41,7 +41,9 @@ class MissingRows:
     SQL; where rows name their place, these are looked for by it.
     """
 
-    def __init__(self, session: Session, table: OpenTable, by: Sequence[str], entry: Entry) -> None:
+    def __init__(
+        self, session: CopySession, table: OpenTable, by: Sequence[str], entry: Entry
+    ) -> None:
         self._session, self._table, self._entry = session, table, entry
         self._by = by
         known = [each.name for each in table.layout.fields]

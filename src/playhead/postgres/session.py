@@ -1,11 +1,11 @@
-"""A connection for Arrow tables by binary COPY, and statements in the same transaction."""
+"""A connection for statements in explicit transactions and, if asked for, Arrow tables by binary COPY."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
@@ -15,6 +15,7 @@ from playhead.errors import DatabaseUnavailable
 from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
+from playhead.postgres.statement_connection import StatementConnection
 
 # A lost connection is detected within this time; the URL may change it.
 _PATIENCE = {
@@ -47,6 +48,7 @@ _LOCK_PATIENCE = "60s"
 # PostgreSQL 16 can check whether a text is a value of some type.
 _KNOWS_VALIDITY = 160_000
 Row = tuple[Any, ...]
+_Link = TypeVar("_Link", ArrowConnection, StatementConnection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ class Session:
     server's limit for idle transactions.
     """
 
-    def __init__(self, link: ArrowConnection, *, where: str, grant: str) -> None:
+    def __init__(
+        self, link: ArrowConnection | StatementConnection, *, where: str, grant: str
+    ) -> None:
         self._link, self.where, self._grant = link, where, grant
         settings = ", ".join(
             f"set_config({_quoted(name)}, {_quoted(value)}, false)"
@@ -94,16 +98,6 @@ class Session:
         """Return how many rows a statement changed; with parameters, the driver would not know it."""
         with self._translated():
             return max(0, self._link.ask(statement, ())[1])  # The driver returns -1 for none.
-
-    def copy(self, table: TableName, rows: Any) -> None:
-        """Append an Arrow table to the columns of the same names."""
-        with self._translated():
-            self._link.copy(rows, table.name, table.schema)
-
-    def copy_aside(self, name: str, rows: Any) -> None:
-        """Append an Arrow table to a temporary table."""
-        with self._translated():
-            self._link.copy(rows, name, None)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -146,23 +140,56 @@ class Session:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except Error as exc:
+        except (Error, psycopg.Error) as exc:
             raise translated(
                 exc, where=self.where, grant=self._grant, connection_lost=self._link.is_lost
             ) from exc
 
 
+class CopySession(Session):
+    """A session that also appends Arrow tables by binary COPY.
+
+    Its driver reads the server's catalog of types whenever it connects, so only writers have one.
+    """
+
+    def __init__(self, link: ArrowConnection, *, where: str, grant: str) -> None:
+        super().__init__(link, where=where, grant=grant)
+        self._arrow = link
+
+    def copy(self, table: TableName, rows: Any) -> None:
+        """Append an Arrow table to the columns of the same names."""
+        with self._translated():
+            self._arrow.copy(rows, table.name, table.schema)
+
+    def copy_aside(self, name: str, rows: Any) -> None:
+        """Append an Arrow table to a temporary table."""
+        with self._translated():
+            self._arrow.copy(rows, name, None)
+
+
 @contextmanager
 def open_session(url: str, *, grant: str) -> Iterator[Session]:
     """Connect; leaving the block disconnects, which rolls back an open transaction."""
+    with _linked(url, StatementConnection) as (link, where):
+        yield Session(link, where=where, grant=grant)
+
+
+@contextmanager
+def open_copy_session(url: str, *, grant: str) -> Iterator[CopySession]:
+    """Connect as `open_session` does, for COPY too."""
+    with _linked(url, ArrowConnection) as (link, where):
+        yield CopySession(link, where=where, grant=grant)
+
+
+@contextmanager
+def _linked(url: str, connect: Callable[[str], _Link]) -> Iterator[tuple[_Link, str]]:
     where = secrets.without_password(url)
     try:
-        given = checked(url)
-        link = ArrowConnection(conninfo.make_conninfo("", **(_PATIENCE | given)))
+        link = connect(conninfo.make_conninfo("", **(_PATIENCE | checked(url))))
     except (Error, psycopg.Error) as exc:
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
     try:
-        yield Session(link, where=where, grant=grant)
+        yield link, where
     finally:
         link.close()
 

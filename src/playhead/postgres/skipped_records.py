@@ -5,7 +5,7 @@ from playhead.ledger import Entry
 from playhead.postgres.merge_sql import EXPECTED, named
 from playhead.postgres.open_table import OpenTable
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 from playhead.postgres.stage.stage import Stage
 from playhead.records import Records
 
@@ -18,7 +18,7 @@ class Skipped:
     dead letter carries its own reason.
     """
 
-    def __init__(self, session: Session, table: OpenTable, entry: Entry) -> None:
+    def __init__(self, session: CopySession, table: OpenTable, entry: Entry) -> None:
         self._session, self._table, self._entry = session, table, entry
 
     def unshown(self, whole: Records) -> list[int]:

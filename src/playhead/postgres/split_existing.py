@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from playhead.postgres.merge_sql import KEYS, MergeSql
 from playhead.postgres.rows.decode import ORDER, Decoded
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 
 # With a larger share of conflicts, staging all rows costs less.
 _MOST_MET = 0.5
@@ -20,7 +20,7 @@ SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin'
 """
 
 
-def part(session: Session, merge: MergeSql, decoded: Decoded) -> tuple[Decoded, Decoded] | None:
+def part(session: CopySession, merge: MergeSql, decoded: Decoded) -> tuple[Decoded, Decoded] | None:
     """Return rows with new keys, and rows with existing ones; None if these are too many."""
     rows = decoded.ready
     session.run(merge.make_keys())

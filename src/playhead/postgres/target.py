@@ -1,7 +1,7 @@
 """The target for PostgreSQL: records and the ledger go to tables of one database."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from playhead.postgres.merge_sql import Rule
 from playhead.postgres.no_values import notes_of_layout, refuse_nothing_to_infer, refuse_place
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
 from playhead.postgres.rows.column_layout import EXTRA, Layout, layout_of
-from playhead.postgres.session import Session, TableName, open_session
+from playhead.postgres.session import Session, TableName, open_copy_session, open_session
 from playhead.postgres.shown_rows import rows_of_layout, rows_of_new_table
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
 from playhead.postgres.table import Table, read_table
@@ -324,7 +324,7 @@ class PostgresTarget(Target):
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:
-        with self._session() as session:
+        with open_copy_session(self.url, grant=self._grant) as session:
             tables: dict[str, OpenTable] = {}
 
             def table_of(topic: str) -> OpenTable:
@@ -388,12 +388,12 @@ class PostgresTarget(Target):
             is_endless = terms is not None and terms.is_endless
             raise OtherTerms(replay_id, differences=[told], is_endless=is_endless)
 
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        with open_session(
-            self.url, grant=f"GRANT INSERT, SELECT ON {self.table} TO this_user"
-        ) as s:
-            yield s
+    def _session(self) -> AbstractContextManager[Session]:
+        return open_session(self.url, grant=self._grant)
+
+    @property
+    def _grant(self) -> str:
+        return f"GRANT INSERT, SELECT ON {self.table} TO this_user"
 
 
 def _new_tables(needs: Mapping[str, Any]) -> list[NewTable]:

@@ -19,7 +19,7 @@ from playhead.postgres.find_missing import MissingRows
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.open_table import OpenTable, copied
 from playhead.postgres.rows.decode import Decoded
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.stage.altered_intervals import with_altered_intervals
 from playhead.postgres.stage.stage import Stage
@@ -68,7 +68,7 @@ class PostgresWriter:
 
     def __init__(
         self,
-        session: Session,
+        session: CopySession,
         ledger: Ledger,
         replay_id: str,
         table_of: Callable[[str], OpenTable],

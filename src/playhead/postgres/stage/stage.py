@@ -24,7 +24,7 @@ from playhead.postgres.rows.decode import ORDER, Decoded
 from playhead.postgres.rows.metadata_columns import microseconds_of
 from playhead.postgres.rows.record_key import key_texts
 from playhead.postgres.rows.text_format import Bad
-from playhead.postgres.session import Session
+from playhead.postgres.session import CopySession
 from playhead.postgres.stage import invalid_rows
 from playhead.postgres.stage.kept_rows import NOT_DELETED, REMOVED, KeptRows, unmet
 from playhead.postgres.stage.latest_records import Latest, Statements
@@ -78,7 +78,7 @@ class Stage:
 
     def __init__(
         self,
-        session: Session,
+        session: CopySession,
         table: OpenTable,
         decoded: Decoded,
         whole: Records,

@@ -1,0 +1,56 @@
+"""A connection of psycopg: statements only, in a tenth of the time that the Arrow driver takes to connect."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import RawCursor, adapt
+from psycopg.types import json, numeric, string
+
+
+class _NumericText(numeric.NumericBinaryLoader):
+    def load(self, data: Any) -> str:  # type: ignore[override]
+        return str(super().load(data))
+
+
+class _JsonbText(json.JsonbBinaryLoader):
+    def load(self, data: Any) -> str:
+        return bytes(data)[1:].decode()  # the first byte is the version of the format
+
+
+def _types() -> adapt.AdaptersMap:
+    """Parameters and results as the Arrow driver has them: whole numbers are int8, `numeric` and JSON are text."""
+    types = adapt.AdaptersMap(psycopg.adapters)
+    types.register_dumper(int, numeric.Int8Dumper)
+    types.register_dumper(str, string.StrDumper)
+    types.register_loader("numeric", _NumericText)
+    types.register_loader("json", string.TextBinaryLoader)
+    types.register_loader("jsonb", _JsonbText)
+    return types
+
+
+_TYPES = _types()
+
+
+class StatementConnection:
+    """Connects when it is made; belongs to one thread."""
+
+    def __init__(self, uri: str) -> None:
+        self._connection = psycopg.connect(
+            uri, autocommit=True, prepare_threshold=None, context=_TYPES
+        )
+
+    def close(self) -> None:
+        """Disconnect, which rolls back an open transaction."""
+        self._connection.close()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._connection.closed
+
+    def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
+        """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
+        with RawCursor(self._connection) as cursor:
+            # Results in binary form come by the extended protocol, which takes one statement only.
+            cursor.execute(statement, parameters or None, binary=True)
+            return cursor.fetchall() if cursor.description is not None else [], cursor.rowcount
