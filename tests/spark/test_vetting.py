@@ -67,7 +67,7 @@ def watch(spark: "SparkSession") -> Iterator[Watch]:
 @pytest.fixture
 def visible(spark: "SparkSession") -> "Iterator[DataFrame]":
     with forgiving(spark), transforms._quiet():
-        yield transforms._scope(transforms._sample(spark)).select(*COLUMNS)
+        yield transforms._sample(spark).select(*COLUMNS)
 
 
 def raw(text: str) -> Expression:

@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,19 +80,35 @@ def transformed(
     from playhead.task.slicer import KEPT
 
     transformed = []
-    for number, records in enumerate(part for each in samples for part in _parts_of(each)):
-        table = pa.Table.from_batches([arrow_rows.of(records, number, None)])
+    for parts in _together([part for each in samples for part in _parts_of(each)]):
+        rows = [arrow_rows.of(records, number, None) for number, records in enumerate(parts)]
+        table = pa.Table.from_batches(rows)
         try:
             with _rules(spark, transform):
                 arrow = apply(spark.createDataFrame(table), transform).toArrow()
         except Exception as exc:
             raise failure(exc) from exc
         for part in arrow.to_batches():
-            for each in arrow_rows.read(part):
-                if isinstance(each, arrow_rows.ArrowRun):
-                    kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
-                    transformed.append(each.records.pick(kept))
+            for each in arrow_rows.runs(part):
+                kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
+                transformed.append(each.records.pick(kept))
     return transformed
+
+
+def _together(parts: Sequence[Records]) -> Iterator[list[Records]]:
+    """Group parts for one query each, within the same bytes: a query costs more than its records."""
+    group: list[Records] = []
+    size = 0
+    for part in parts:
+        more = sum(part.sizes_bytes())
+        is_alike = not group or (group[0].decoded is None) == (part.decoded is None)
+        if group and (size + more > _AT_ONCE_BYTES or not is_alike):
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += more
+    if group:
+        yield group
 
 
 def _parts_of(records: Records) -> Iterator[Records]:

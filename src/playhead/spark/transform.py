@@ -46,6 +46,7 @@ _NO_TIME_MS = -1
 # To expressions they are NULL, and they stay in the record.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 _CREATE_TIME = 0
+_CONTENT = ("key", "value", "headers", RAW)
 
 
 @contextmanager
@@ -96,7 +97,7 @@ def vet(spark: "SparkSession", transform: Transform) -> None:
     for expression in expressions:
         check_calls(expression)
     with forgiving(spark), _quiet():
-        visible = _scope(_sample(spark)).select(*COLUMNS)
+        visible = _sample(spark).select(*COLUMNS)
         for expression in expressions:
             _vet(spark, visible, expression)
         for output in transform.outputs():
@@ -136,8 +137,7 @@ def check(spark: "SparkSession", transform: Transform) -> None:
     vet(spark, transform)
     condition, outputs = transform.condition(), transform.outputs()
     with forgiving(spark), _quiet():
-        sample = _sample(spark)
-        scope = _scope(sample)
+        scope = _sample(spark)
         if condition is not None:
             _check_condition(scope, condition)
         for output in outputs:
@@ -171,34 +171,43 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
         is_kept = functions.col(f"{_HIDDEN}keep")
         columns = []
         for name in frame.columns:
+            new = replaced.get(name)
+            if new is None:
+                columns.append(functions.expr(_kept(name)))
+                continue
             old = functions.col(_HIDDEN + name)
-            new = replaced.get(name, old)
-            if name in ("key", "value", "headers", RAW):
+            if name in _CONTENT:
                 new = functions.when(is_end, old).when(is_kept, new)
-            elif name in replaced:
+            else:
                 new = functions.when(is_end | ~is_kept, old).otherwise(new)
             columns.append(new.alias(name))
         return judged.select(*columns, is_kept.alias("keep"))
 
 
-def _scope(frame: "DataFrame") -> "DataFrame":
-    """Add the columns that a user sees, and hide those of the record under other names."""
-    from pyspark.sql import functions
+def _kept(name: str) -> str:
+    """Return a column that no expression replaces; rejected records lose their content."""
+    old = _HIDDEN + name
+    if name in _CONTENT:
+        old = f"CASE WHEN {_HIDDEN}is_end OR {_HIDDEN}keep THEN {old} END"
+    return f"{old} AS {name}"
 
-    hidden = [functions.col(name).alias(_HIDDEN + name) for name in frame.columns]
-    time_ms = functions.col("timestamp_ms")
-    is_time = (time_ms != _NO_TIME_MS) & time_ms.between(_FIRST_MS, _LAST_MS)
+
+def _scope(frame: "DataFrame") -> "DataFrame":
+    """Add the columns that a user sees, and hide those of the record under other names.
+
+    As texts: a column that Python composes takes ten calls into the JVM.
+    """
+    hidden = [f"{name} AS {_HIDDEN}{name}" for name in frame.columns]
+    raw = [name for name in (RAW, "value") if name in frame.columns]
     seen = {
-        "key": functions.col("key").cast("string"),
-        "value": functions.col("value").cast("string"),
-        "timestamp": functions.when(is_time, functions.timestamp_millis(time_ms)),
-        "key_bytes": functions.col("key"),
-        "value_bytes": functions.coalesce(
-            *(functions.col(name) for name in (RAW, "value") if name in frame.columns)
-        ),
+        "key": "CAST(key AS STRING)",
+        "value": "CAST(value AS STRING)",
+        "timestamp": f"CASE WHEN timestamp_ms <> {_NO_TIME_MS} AND timestamp_ms BETWEEN {_FIRST_MS} AND "
+        f"{_LAST_MS} THEN timestamp_millis(timestamp_ms) END",
+        "key_bytes": "key",
+        "value_bytes": f"coalesce({', '.join(raw)})",
     }
-    columns = [seen.get(name, functions.col(name)).alias(name) for name in COLUMNS]
-    return frame.select(*hidden, *columns)
+    return frame.selectExpr(*hidden, *(f"{seen.get(name, name)} AS {name}" for name in COLUMNS))
 
 
 def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Column]":
@@ -274,20 +283,27 @@ def _as_headers(made: "Column", type_: "DataType") -> "Column":
     return functions.filter(pairs, lambda pair: pair["name"].isNotNull())
 
 
+_probe: "tuple[SparkSession, DataFrame] | None" = None
+
+
 def _sample(spark: "SparkSession") -> "DataFrame":
-    """Return one record to test expressions on."""
-    return spark.range(1).selectExpr(
-        "0 AS slice",
-        "false AS is_end",
-        "'' AS topic",
-        "0 AS partition",
-        "id AS offset",
-        "id AS timestamp_ms",
-        "0 AS timestamp_type",
-        "CAST(CAST(id AS STRING) AS BINARY) AS key",
-        "CAST(concat('{\"id\":', id, '}') AS BINARY) AS value",
-        "array(named_struct('name', CAST(id AS STRING), 'value', CAST('' AS BINARY))) AS headers",
-    )
+    """Return one record to test expressions on, with the columns of `_scope`."""
+    global _probe  # noqa: PLW0603 - nothing of a command is in it
+    if _probe is None or _probe[0] is not spark:
+        record = spark.range(1).selectExpr(
+            "0 AS slice",
+            "false AS is_end",
+            "'' AS topic",
+            "0 AS partition",
+            "id AS offset",
+            "id AS timestamp_ms",
+            "0 AS timestamp_type",
+            "CAST(CAST(id AS STRING) AS BINARY) AS key",
+            "CAST(concat('{\"id\":', id, '}') AS BINARY) AS value",
+            "array(named_struct('name', CAST(id AS STRING), 'value', CAST('' AS BINARY))) AS headers",
+        )
+        _probe = spark, _scope(record)
+    return _probe[1]
 
 
 def _check_condition(scope: "DataFrame", condition: Expression) -> None:
