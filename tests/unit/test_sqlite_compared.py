@@ -175,6 +175,28 @@ def test_a_key_is_what_sqlite_takes_for_one(tmp_path: Path) -> None:
     assert told(verified(target, given)) == (2, 2, 0)
 
 
+@pytest.mark.parametrize("rule", [None, "update", "ignore"])
+def test_a_collation_hides_no_change_of_a_text(tmp_path: Path, rule: str | None) -> None:
+    made = """CREATE TABLE t (id TEXT COLLATE NOCASE PRIMARY KEY, x TEXT COLLATE NOCASE,
+    y TEXT COLLATE RTRIM, _topic COLLATE NOCASE, _partition, _offset)"""
+    given = slices_of([{"id": "Abc", "x": "Abc", "y": "x"}, {"id": "b", "x": 5}])
+    if rule is not None:  # The row has the last spelling of the key under `update`, else the first.
+        given = {**given, **slices_of([{"id": "aBc", "x": "Abc", "y": "x"}], start=10)}
+    target, count = table(tmp_path, rule, made), 3 if rule else 2
+    replayed(target, given)
+    [(kept,)] = rows(tmp_path / "a.db", "SELECT id FROM t WHERE id = 'abc'")
+    assert kept == ("aBc" if rule == "update" else "Abc")
+    assert told(verified(target, given)) == (count, 0, 0)
+    for change, back in [("x = 'aBC'", "x = 'Abc'"), ("y = 'x  '", "y = 'x'"), ("id = 'ABC'", "")]:
+        rows(tmp_path / "a.db", f"UPDATE t SET {change} WHERE id = 'abc'")
+        found = verified(target, given)
+        assert told(found) == (1, count - 1, 0), change
+        assert kinds(found) == {"changed": 1}
+        assert found.expected_checksum != found.found_checksum
+        if back:
+            rows(tmp_path / "a.db", f"UPDATE t SET {back} WHERE id = 'abc'")
+
+
 @pytest.mark.parametrize("rule", ["update", "ignore"])
 def test_records_that_were_refused_cannot_be_told(tmp_path: Path, rule: str) -> None:
     made = TABLE.replace("x,", "x CHECK (x IS NOT 'bad'),")

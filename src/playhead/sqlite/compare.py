@@ -20,7 +20,8 @@ SHOWN = 20
 class Comparison:
     """Compares the records of one slice with their rows.
 
-    SQLite decides whether two values are equal, because it may store a value in another type.
+    SQLite decides whether two values are equal, because it may store a value in another type. Texts are
+    compared by their bytes, whatever the collation of their column.
     """
 
     ledger: Ledger
@@ -64,7 +65,7 @@ class Comparison:
         if not self.table.place:
             self._differ("unknown", record.offset, "the table has no _partition and _offset")
             return
-        all_equal = " AND ".join(f"{named(name)} IS ?" for name in row)
+        all_equal = " AND ".join(f"{named(name)} COLLATE BINARY IS ?" for name in row)
         identity = {name: row[name] for name in self.table.place}
         try:
             stored = self._select([all_equal, *map(named, row)], identity, *row.values())

@@ -192,7 +192,7 @@ class FinalRows:
         conditions = dict(zip(self._table.key, key, strict=True))
         first, held = expected[0], []
         for each in expected:
-            all_equal = " AND ".join(f"{named(name)} IS ?" for name in each.row)
+            all_equal = " AND ".join(f"{named(name)} COLLATE BINARY IS ?" for name in each.row)
             columns = [all_equal, *map(named, each.row)]
             held = self._select(columns, conditions, *each.row.values())
             if any(is_equal for is_equal, *_ in held):
