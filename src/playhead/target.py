@@ -364,6 +364,8 @@ class TableFacts:
     """By its id, each replay into these very tables; None if the ledger cannot be read."""
     keys: Mapping[str, Sequence[Collection[str]]] = field(default_factory=dict)
     """For each table, the columns of its unique indexes."""
+    untold: Mapping[str, Whereto] = field(default_factory=dict)
+    """For each topic the table, if it has no column for the topic of a row."""
 
 
 @runtime_checkable

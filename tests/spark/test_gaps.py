@@ -409,3 +409,16 @@ def test_a_topic_that_was_deleted_and_created_again_is_not_the_one_in_the_table(
     deck.sql(f"TRUNCATE {table}")
     ran(deck.plan(*ends, on_conflict="ignore"))
     assert look(deck, *ends).is_whole
+
+
+def test_rows_of_another_topic_in_a_table_without_a_column_for_it_are_not_those_of_this_one(
+    deck: Deck,
+) -> None:
+    values = [{"id": n, "v": n} for n in range(10)]
+    theirs, ours = (states(deck, *values, topic=deck.topic(name)) for name in ("theirs", "ours"))
+    table = deck.table("id int, v int, _partition int, _offset bigint")
+    ran(deck.plan(f"kafka:{theirs}", f"postgres:{table}"))
+    found = look(deck, f"kafka:{ours}", f"postgres:{table}")
+    assert (places(found), found.doubtful, found.is_whole) == ([], 10, False)
+    assert [note.code for note in found.notes] == ["other-topic", "untold"]
+    assert look(deck, f"kafka:{theirs}", f"postgres:{table}").is_whole

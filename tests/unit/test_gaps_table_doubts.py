@@ -1,5 +1,7 @@
 """Rows of a topic that was deleted and created again hide nothing of the present one."""
 
+from dataclasses import replace
+
 import pytest
 
 from playhead.errors import Refused
@@ -10,11 +12,12 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import TableFacts
-from playhead.terms import Terms
+from playhead.terms import Terms, Whereto
 from tests.unit.replaying import TOPIC
 
 NOW = SourceFacts("cluster", {TOPIC: TopicFacts(topic_id="new")})
 SPAN = Slice(TOPIC, 0, 0, 100)
+LAPS = Whereto("table public.laps", "oid 1")
 
 
 class Ledger:
@@ -29,7 +32,10 @@ class Ledger:
     ) -> "Ledger":
         source, topic = str(more.pop("source", "cluster")), str(more.pop("topic", TOPIC))
         is_filtered = more.pop("is_filtered", False)
-        self.begun[replay_id] = Terms("digest", source, {topic: topic_id}, "postgres", {})
+        places = {topic: LAPS}
+        self.begun[replay_id] = Terms(
+            "digest", source, {topic: topic_id}, "postgres", {}, places=places
+        )
         self.held[replay_id] = []
         for start, end in edges:
             counts = (0, end - start) if is_filtered else (end - start, 0)
@@ -40,8 +46,10 @@ class Ledger:
     def entries(self, replay_id: str) -> list[Entry]:
         return self.held[replay_id]
 
-    def doubts(self, *lacking: Slice, by_key: bool = False) -> tuple[int, list[Note]]:
-        facts = TableFacts((), self.begun)
+    def doubts(
+        self, *lacking: Slice, by_key: bool = False, is_untold: bool = False
+    ) -> tuple[int, list[Note]]:
+        facts = TableFacts((), self.begun, untold={TOPIC: LAPS} if is_untold else {})
         return of_other_topics(self, facts, NOW, [SPAN], lacking, by_key=by_key)  # type: ignore[arg-type]
 
 
@@ -96,6 +104,19 @@ def test_a_replay_of_the_present_topic_that_left_rows_alone_proves_nothing():
     assert ledger.replay("r2", "new", (0, 60), left_alone=40).doubts()[0] == 40
 
 
+def test_without_a_column_for_the_topic_rows_of_any_topic_are_in_doubt():
+    ledger = Ledger().replay("r1", "other", (0, 40), topic="others")
+    count, [note] = ledger.doubts(is_untold=True)
+    assert (count, note.code) == (40, "other-topic")
+    assert "from another topic others, and the table has no column _topic: whether" in note.text
+    assert ledger.doubts(is_untold=True, by_key=True) == (0, [])
+    assert ledger.replay("r2", "new", (0, 30)).doubts(is_untold=True)[0] == 10
+    assert ledger.replay("r3", "new", (30, 50)).doubts(is_untold=True) == (0, [])
+    ledger = Ledger().replay("r1", "other", (0, 40), topic="others")
+    ledger.begun["r1"] = replace(ledger.begun["r1"], places={"others": Whereto("table b", "oid 2")})
+    assert ledger.doubts(is_untold=True) == (0, [])
+
+
 def test_offsets_that_are_missing_anyway_are_not_counted_twice():
     assert Ledger().replay("r1", "old", (0, 40)).doubts(Slice(TOPIC, 0, 30, 100))[0] == 30
 
@@ -108,7 +129,7 @@ def test_a_ledger_that_cannot_be_read_is_mentioned():
 def test_doubt_is_never_whole():
     found = Gaps("kafka:laps", "postgres:laps", (SPAN,), (), "offsets", doubtful=40)
     assert not found.is_whole
-    assert found.verdict().endswith("; 40 are there, but perhaps of another topic of this name")
+    assert found.verdict().endswith("; 40 are there, but perhaps of another topic")
     assert found.as_document()["doubtful"] == 40
 
 

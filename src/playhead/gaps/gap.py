@@ -118,7 +118,7 @@ class Gaps:
             )
             parts.append(f"the {logs} inside the span: older records were deleted (expired)")
         if self.doubtful:
-            parts.append(f"{self.doubtful:,} are there, but perhaps of another topic of this name")
+            parts.append(f"{self.doubtful:,} are there, but perhaps of another topic")
         if unstable := self.unstable:
             parts.append(f"{unstable:,} behind open transactions were NOT compared (unstable)")
         return "; ".join(parts)

@@ -1,7 +1,7 @@
 """Says what the rows of a table cannot tell: rows that a policy hides, and rows of another topic."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from playhead.errors import Refused
 from playhead.gaps.gap import Gaps
@@ -10,7 +10,7 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import SourceFacts
 from playhead.target import DescribesTables, TableFacts, Target
-from playhead.terms import Terms
+from playhead.terms import Terms, Whereto
 
 ROW_SECURITY = "row-security"
 _MOST_NAMED = 3
@@ -64,10 +64,11 @@ def refuse_hidden_rows(gaps: Gaps) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A replay into the table, and what it has committed of the topics that are compared."""
+    """A replay of another topic into the table, and the slices of the compared topic that its rows look like."""
 
     replay_id: str
     terms: Terms
+    topic: str
     entries: Sequence[Entry]
 
 
@@ -82,25 +83,24 @@ def of_other_topics(
 ) -> tuple[int, list[Note]]:
     """Return how many offsets of the table may be those of other topics of the same names, and notes.
 
-    A topic that was deleted and created again has its offsets from 0 once more. Only a replay of the present
-    topic that left no row alone proves that a row is of the present topic. By key, any row of another topic
-    may be the one that was found for a record.
+    A topic that was deleted and created again has its offsets from 0 once more. In a table without a column for
+    the topic, rows of any topic look like those of the compared one. Only a replay of the present topic that
+    left no row alone proves that a row is of the present topic. By key, any row of another topic of the same
+    name may be the one that was found for a record.
     """
     if facts.begun is None:
         return 0, [_UNREADABLE]
-    others = {
-        replay_id: theirs
+    others = [
+        (replay_id, terms, topic, topic)
         for replay_id, terms in facts.begun.items()
-        if (theirs := [topic for topic in source.topics if _is_other(terms, source, topic)])
-    }
-    if not others:
-        return 0, []
-    written = [
-        each
-        for replay_id, theirs in others.items()
-        for each in [_writer(target, facts.begun, replay_id, theirs)]
-        if any(each.entries)
+        for topic in source.topics
+        if _is_other(terms, source, topic)
     ]
+    if not by_key:
+        others += _into_untold(facts.begun, facts.untold)
+    written = [each for other in others if (each := _writer(target, *other)).entries]
+    if not written:
+        return 0, []
     present = [
         entry.slice
         for replay_id, terms in facts.begun.items()
@@ -125,15 +125,24 @@ def _is_of(terms: Terms, source: SourceFacts, topic: str) -> bool:
     return topic in source.topics and topic in terms.topics and not _is_other(terms, source, topic)
 
 
-def _writer(
-    target: Target, begun: Mapping[str, Terms], replay_id: str, topics: Sequence[str]
-) -> _Writer:
+def _into_untold(
+    begun: Mapping[str, Terms], untold: Mapping[str, Whereto]
+) -> Iterator[tuple[str, Terms, str, str]]:
+    """Yield the replays of topics of other names into tables without a column for the topic."""
+    for topic, table in untold.items():
+        for replay_id, terms in begun.items():
+            for theirs, place in terms.places.items():
+                if place == table and theirs != topic:
+                    yield replay_id, terms, theirs, topic
+
+
+def _writer(target: Target, replay_id: str, terms: Terms, theirs: str, topic: str) -> _Writer:
     entries = [
-        each
+        replace(each, slice=replace(each.slice, topic=topic))
         for each in target.entries(replay_id)
-        if each.slice.topic in topics and each.written > 0
+        if each.slice.topic == theirs and each.written > 0
     ]
-    return _Writer(replay_id, begun[replay_id], entries)
+    return _Writer(replay_id, terms, theirs, entries)
 
 
 def _doubted(there: Sequence[Slice], writers: Sequence[_Writer], *, by_key: bool) -> int:
@@ -150,15 +159,9 @@ def _notes(
 ) -> Iterator[Note]:
     what = "rows into the table" if by_key else "of the offsets that the table has"
     for each, count in found[:_MOST_NAMED]:
-        topic = each.entries[0].slice.topic
-        then, now = each.terms.topics[topic], source.topics[topic].topic_id
-        which = (
-            f"that had the ID {then} and was deleted; the ID is {now} now"
-            if then != now
-            else f"of the cluster {each.terms.source}; the source is {source.identity}"
-        )
         text = (
-            f"replay {each.replay_id} wrote {count:,} {what} from another topic {topic}, {which}: whether the "
+            f"replay {each.replay_id} wrote {count:,} {what} from another topic {each.topic}, "
+            f"{_which(each, source)}: whether the "
             "records of the present topic are there is unknown; playhead verify SOURCE TARGET compares the records "
             "themselves, --by ledger counts what replays of the present topic committed"
         )
@@ -167,9 +170,17 @@ def _notes(
         yield Note("other-topic", f"and {len(found) - _MOST_NAMED} more replays of other topics")
 
 
+def _which(writer: _Writer, source: SourceFacts) -> str:
+    if writer.topic != writer.entries[0].slice.topic:
+        return "and the table has no column _topic"
+    then, now = writer.terms.topics[writer.topic], source.topics[writer.topic].topic_id
+    if then != now:
+        return f"that had the ID {then} and was deleted; the ID is {now} now"
+    return f"of the cluster {writer.terms.source}; the source is {source.identity}"
+
+
 _UNREADABLE = Note(
     "unread-ledger",
-    "the ledger of this database cannot be read: whether its rows are of an earlier topic of the same name is "
-    "unknown",
+    "the ledger of this database cannot be read: whether its rows are of another topic is unknown",
     "info",
 )
