@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import sql
 
+from playhead.errors import Refused
 from playhead.postgres.errors import TableChanged
 from playhead.record import Record, Slice
 from playhead.records import Records
@@ -13,6 +15,7 @@ from playhead.target import Writer
 from playhead.testing import ListSource
 from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, account_of, record, records
 from tests.sandbox.test_postgres_order import inspected, last_first
+from tests.sandbox.test_postgres_settings import as_role
 from tests.unit.replaying import runner, whole_plan
 
 DROPS = """
@@ -145,6 +148,31 @@ def test_rows_that_a_trigger_deletes_once_they_are_written(
     assert (entry.written, entry.filtered) == (6, 3)
     counts = {"inserted": 6, "updated": 0, "left_alone": 0, "not_kept": 3}
     assert {name: entry.details[name] for name in counts} == counts
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+def test_rows_that_a_trigger_deletes_while_the_role_counts_nothing(
+    sandbox: Endpoints, schema: str, key: str
+) -> None:
+    more = AFTER.format(schema="{schema}", kind="", when="FOR EACH ROW")
+    more = more.replace("{table}", f'"{schema}".cars')
+    rule = "update" if key else None
+    table = made(sandbox, schema, f"id int {key}, v text", more, on_conflict=rule)
+    source = ListSource([record(n, value) for n, value in enumerate(VALUES)])
+    with as_role(table, track_counts="off") as theirs:
+        for write in (
+            lambda: inspected(theirs, source),
+            lambda: theirs.commit(records(*VALUES)),
+        ):
+            with pytest.raises(Refused, match="track_counts is off for this user") as refused:
+                write()
+            assert "ALTER ROLE" in str(refused.value.hint)
+        assert table.rows() == []
+        table.run(f"ALTER ROLE {sql.Identifier(schema[-40:]).as_string()} SUPERUSER")
+        inspected(theirs, source)
+        entry = theirs.commit(records(*VALUES))
+    assert len(table.rows()) == 6
+    assert (entry.written, entry.filtered, entry.details["not_kept"]) == (6, 3, 3)
 
 
 def test_a_trigger_that_only_counts(sandbox: Endpoints, schema: str) -> None:

@@ -15,6 +15,7 @@ from playhead.postgres.rows.column_layout import TIMESTAMP, TOPIC, Layout, has_p
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session
+from playhead.postgres.stage.kept_rows import count_deletions
 from playhead.postgres.stage.latest_records import is_needed
 from playhead.postgres.table import Table
 from playhead.records import Records
@@ -49,6 +50,9 @@ def refuse(session: Session, subject: Subject) -> None:
     _refuse_unknown_key(subject)
     _refuse_habits_without_key(subject)
     _refuse_unfilled(subject)
+    if subject.table.may_drop_rows:
+        with session.transaction():
+            count_deletions(session, subject.table)
 
 
 def notes(session: Session, subject: Subject) -> Iterator[Note]:

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from playhead.errors import Refused
 from playhead.ledger import NOT_KEPT
+from playhead.postgres.errors import RightMissing
 from playhead.postgres.merge_sql import MergeSql
 from playhead.postgres.open_table import OpenTable
 from playhead.postgres.session import Session
+from playhead.postgres.table import Table
 
 NOT_DELETED = "not_deleted"
 REMOVED = "removed"
@@ -21,6 +24,7 @@ class KeptRows:
 
     def removed(self) -> int:
         """Return how many rows of the table this transaction has deleted: also those that triggers did."""
+        count_deletions(self._session, self._table)
         oid = self._table.oid
         [(count,)] = self._session.run(
             "SELECT coalesce(sum(pg_catalog.pg_stat_get_xact_tuples_deleted(o.oid)), 0)::int8 "  # noqa: S608
@@ -74,6 +78,20 @@ class KeptRows:
 
     def _not_there(self, merge: MergeSql) -> int:
         return int(self._session.run(merge.not_there())[0][0])
+
+
+def count_deletions(session: Session, table: Table) -> None:
+    """Let the server count the rows that this transaction deletes; refuse a role that may not do that."""
+    is_off = "NOT pg_catalog.current_setting('track_counts')::bool"
+    try:
+        session.run(f"SELECT pg_catalog.set_config('track_counts', 'on', true) WHERE {is_off}")
+    except RightMissing as exc:
+        raise Refused(
+            f"triggers or rules of {table.place} may delete rows, and PostgreSQL does not count them: "
+            "track_counts is off for this user",
+            hint="ALTER ROLE … SET track_counts = on; or, from PostgreSQL 15: GRANT SET ON PARAMETER "
+            "track_counts TO …",
+        ) from exc
 
 
 def unmet(found: Mapping[str, int], due: Sequence[int]) -> dict[str, int]:
