@@ -130,8 +130,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class SliceComparison:
-    """A comparison of a slice of the source with the target; the checksums do not depend on the
-    order.
+    """A slice of the source compared with the target; the checksums do not depend on the order.
 
     Each expected record is equal, different, or unknown. Each checksum covers only its own side, never
     what is expected there.
@@ -157,6 +156,8 @@ class SliceComparison:
     """Records that have a row only if one counts that names another partition, topic or none."""
     extra_fields: ExtraFields = field(default_factory=ExtraFields)
     """The fields of the records that no column of the target takes."""
+    refused: tuple[int, ...] = ()
+    """Offsets that the target refuses now, which nothing else here counts."""
 
 
 def at_once() -> None:
@@ -253,8 +254,7 @@ class Target(KnowsReplays, Protocol):
         ...
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
-        """Create the ledger, and whatever the inspection said would be created; repeating it is
-        harmless.
+        """Create the ledger and what the inspection said would be created; repeating it is harmless.
 
         The terms are durable before anything is committed. The first caller writes them, with the places to
         which records go. A later caller with other terms gets `OtherTerms`, and nothing is created for it.

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 
 from playhead.account import Account, ErrorRule
 from playhead.errors import Refused
+from playhead.ledger import Entry
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite.target import SqliteTarget
 from playhead.target import InspectRequest, SliceComparison
+from playhead.task.refused_now import with_refused
 from playhead.testing.target_case import assert_all_told, terms
 from tests.unit.test_sqlite import rows
 
@@ -256,3 +259,25 @@ def test_a_table_that_replaces_rows_by_itself_is_refused(
             target.inspect(seen)
     else:
         target.inspect(seen)
+
+
+@pytest.mark.parametrize("rule", ["update", None])
+def test_records_that_the_table_no_longer_takes_are_counted(
+    tmp_path: Path, rule: str | None
+) -> None:
+    """With `--extra-fields fail`, a column that was dropped makes every record one to refuse."""
+    target = table(tmp_path, rule)
+    rules = replace(target.rules, extra_fields="fail")
+    target = replace(target, rules=rules)
+    given = slices_of(GOOD)
+    replayed(target, given)
+    rows(tmp_path / "a.db", "ALTER TABLE t DROP COLUMN x")
+    rows(tmp_path / "a.db", "DELETE FROM t")
+    [(slice_, values)], [entry] = given.items(), target.entries("r")
+    with target.open("r") as writer:
+        found = writer.compare(entry, records(slice_, values))
+        [found] = [found] if found is not None else writer.conclude()
+    told_of_run = with_refused(found, entry)
+    assert (told_of_run.expected, *told(told_of_run)) == (5, 0, 0, 5)
+    told_of_span = with_refused(found, Entry(slice_, 0, 0))
+    assert (told_of_span.expected, *told(told_of_span)) == (5, 0, 0, 5)

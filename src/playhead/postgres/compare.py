@@ -22,6 +22,7 @@ from playhead.postgres.wanted_rows import (
     make_wanted,
     row_text,
     shown_checksum,
+    unless_refused,
 )
 from playhead.records import Records
 from playhead.target import Difference, SliceComparison
@@ -76,6 +77,7 @@ class Comparison:
     ) -> None:
         self._session, self._table, self._by, self._entry = session, table, by, entry
         self._ledger, self._replay_id = ledger, replay_id
+        self._refused: tuple[int, ...] = ()
 
     def findings(self, whole: Records) -> SliceComparison:
         """Return the comparison of the slice."""
@@ -90,6 +92,7 @@ class Comparison:
             fields = self._table.layout.fields
             self._session.run(make_wanted(stage.merge, fields, is_update=False))
             self._session.run(self._judged())
+            self._refused = tuple(account.refused_offsets)
             return self._found(len(decoded.tombstones), unshown, left_out(decoded, account))
 
     def _found(
@@ -116,6 +119,7 @@ class Comparison:
             same=same + tombstones,
             unknown=len(unshown),
             extra_fields=extra_fields,
+            refused=self._refused,
         )
 
     def _judged(self) -> str:
@@ -146,6 +150,7 @@ class Comparison:
         there = (
             f"SELECT t.{_OFFSET}::text::int8 AS o FROM {table.place.quoted} t "  # noqa: S608
             f"WHERE {inside(table, [self._entry.slice])} AND NOT EXISTS ({expected})"
+            f"{unless_refused(table, [(self._entry.slice, self._refused)])}"
             f"{self._ledger.unless_others(self._replay_id, table)}"
         )
         [(count,)] = self._session.run(f"SELECT count(*) FROM ({there}) x")  # noqa: S608

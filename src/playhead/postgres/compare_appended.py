@@ -45,6 +45,7 @@ class AppendedRows:
         self._name = f"playhead_appended_{number}"
         self._slices: list[tuple[Entry, int, int, Sequence[int]]] = []
         self._left_out: dict[Slice, ExtraFields] = {}
+        self._refused: dict[Slice, tuple[int, ...]] = {}
         self._places: dict[TopicPartition, int] = {}
 
     def add(self, entry: Entry, whole: Records) -> None:
@@ -67,6 +68,7 @@ class AppendedRows:
                 self._session.run(f"CREATE TEMPORARY TABLE {self._name} AS {chosen}")
         self._slices.append((entry, place, len(decoded.tombstones), unshown))
         self._left_out[entry.slice] = left_out(decoded, account)
+        self._refused[entry.slice] = tuple(account.refused_offsets)
 
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
@@ -79,8 +81,15 @@ class AppendedRows:
     def _of_place(self, place: int) -> Iterator[SliceComparison]:
         slices = [each for each in self._slices if each[1] == place]
         for entry, *_ in slices[:-1]:
-            extra_fields = self._left_out[entry.slice]
-            yield SliceComparison(entry.slice, 0, 0, "", "", extra_fields=extra_fields)
+            yield SliceComparison(
+                entry.slice,
+                0,
+                0,
+                "",
+                "",
+                extra_fields=self._left_out[entry.slice],
+                refused=self._refused[entry.slice],
+            )
         last = slices[-1][0]
         tombstones = sum(count for _, _, count, _ in slices)
         unshown = [offset for *_, offsets in slices for offset in offsets]
@@ -112,6 +121,7 @@ class AppendedRows:
             same=same + tombstones,
             unknown=unknown + len(unshown),
             extra_fields=self._left_out[last.slice],
+            refused=self._refused[last.slice],
         )
 
     def _difference(self, entry: Entry, offset: int, what: str, columns: str | None) -> Difference:

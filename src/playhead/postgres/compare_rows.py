@@ -27,6 +27,7 @@ from playhead.postgres.wanted_rows import (
     number,
     row_text,
     shown_checksum,
+    unless_refused,
 )
 from playhead.record import Slice
 from playhead.target import Difference, SliceComparison
@@ -91,7 +92,15 @@ class Judgement:
         extra: "Counter[Slice]",
     ) -> Iterator[SliceComparison]:
         for other in slices[:-1]:
-            yield SliceComparison(other.entry.slice, 0, 0, "", "", extra_fields=other.extra_fields)
+            yield SliceComparison(
+                other.entry.slice,
+                0,
+                0,
+                "",
+                "",
+                extra_fields=other.extra_fields,
+                refused=other.refused,
+            )
         last = slices[-1].entry
         unshown = [offset for each in slices for offset in each.unshown]
         differences = [self._difference(last.slice, *row) for row in shown]
@@ -115,6 +124,7 @@ class Judgement:
             same=tally.same,
             unknown=tally.unknown + len(unshown),
             extra_fields=slices[-1].extra_fields,
+            refused=slices[-1].refused,
         )
 
     def _difference(
@@ -307,10 +317,11 @@ class Judgement:
         if not (self._has_place and self._is_of_run):
             return found
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
+        refused = unless_refused(table, ((it.entry.slice, it.refused) for it in self._rows.slices))
         rows = self._session.run(
             f"SELECT t.{named(TOPIC)}::text, {number(table, PARTITION)}::int8, "  # noqa: S608
             f"min({number(table, OFFSET)})::int8, count(*) FROM {table.place.quoted} t "
-            f"WHERE {inside(table, self._rows.spans())} "
+            f"WHERE {inside(table, self._rows.spans())}{refused} "
             f"AND NOT EXISTS (SELECT FROM {self._rows.name} e WHERE {same})"
             f"{self._ledger.unless_others(self._replay_id, table)} GROUP BY 1, 2"
         )

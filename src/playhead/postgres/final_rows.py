@@ -46,6 +46,7 @@ class Compared:
     spared: int | None = None
     """How many of its tombstones may have spared a later row."""
     extra_fields: ExtraFields = field(default_factory=ExtraFields)
+    refused: tuple[int, ...] = ()
 
 
 class FinalRows:
@@ -90,6 +91,7 @@ class FinalRows:
             stage.expect()
             _Taken(self, self._session, stage, compared).take()
         self._is_made = True
+        compared.refused = tuple(account.refused_offsets)
         self.slices.append(compared)
 
     def _make(self) -> None:

@@ -1,6 +1,6 @@
 """The rows that records should have left, in the table's types, with a mask of their known columns."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from playhead.postgres.merge_sql import EXPECTED, MergeSql, literal, named
 from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
@@ -134,6 +134,16 @@ def inside(table: Table, spans: Sequence[Slice]) -> str:
         for each in spans
     )
     return "(" + " OR ".join(f"({each})" for each in conditions) + ")"
+
+
+def unless_refused(table: Table, refused: Iterable[tuple[Slice, Collection[int]]]) -> str:
+    """Return, as the rest of a WHERE, that `t` is not the row of a record that the table refuses now."""
+    return "".join(
+        f" AND NOT ({inside(table, [slice_])} AND {number(table, OFFSET)} = "
+        f"ANY ('{{{','.join(map(str, offsets))}}}'::int8[]))"
+        for slice_, offsets in refused
+        if offsets
+    )
 
 
 def number(table: Table, name: str) -> str:

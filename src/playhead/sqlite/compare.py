@@ -31,6 +31,7 @@ class Comparison:
     expected: list[Any] = field(default_factory=list)
     found: list[Any] = field(default_factory=list)
     missing: list[tuple[int, Row]] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
     same: int = 0
 
     def findings(self, rows: Iterable[tuple[Record, Row]]) -> SliceComparison:
@@ -59,6 +60,7 @@ class Comparison:
             len(self.differences) - unknown,
             self.same,
             unknown,
+            refused=tuple(self.refused),
         )
 
     def _judge(self, record: Record, row: Row) -> None:
@@ -70,7 +72,8 @@ class Comparison:
         try:
             stored = self._select([all_equal, *map(named, row)], identity, *row.values())
         except REFUSED:
-            return  # The row was refused in the same way when it was to be written.
+            self.refused.append(record.offset)
+            return
         if stored:
             is_equal, *values = next((each for each in stored if each[0]), stored[0])
             self.same += is_equal

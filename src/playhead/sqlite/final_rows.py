@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
@@ -29,6 +28,7 @@ class _Slice:
     """How many keys may still have a row that was there before."""
     refused: int = 0
     """How many records may still be without their row because they were refused."""
+    refused_now: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,22 @@ class FinalRows:
         self._run(f"CREATE TEMPORARY TABLE {self._name} ({columns}) WITHOUT ROWID")
 
     def add(
-        self, entry: Entry, rows: Iterable[tuple[Record, Row]], extra_fields: ExtraFields
+        self,
+        entry: Entry,
+        rows: Iterable[tuple[Record, Row]],
+        extra_fields: ExtraFields,
+        unreadable: Sequence[int] = (),
     ) -> None:
-        """Add the records of a slice."""
-        count = 0
+        """Add the records of a slice; the unreadable ones are refused already."""
+        count, now = 0, [*unreadable]
         for record, row in rows:
-            # A row that SQLite refuses here was refused in the same way when it was to be written.
-            with suppress(*REFUSED):
+            try:
                 self._put(entry, record, row, self._stored_key(row))
                 count += 1
+            except REFUSED:
+                now.append(record.offset)
         refused = int(entry.details.get("refused", 0))
-        self._slices.append(_Slice(entry, extra_fields, count, refused=refused))
+        self._slices.append(_Slice(entry, extra_fields, count, 0, refused, tuple(now)))
 
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
@@ -131,6 +136,7 @@ class FinalRows:
             tally.same,
             tally.unknown,
             extra_fields=of.extra_fields,
+            refused=of.refused_now,
         )
 
     # --- what is expected

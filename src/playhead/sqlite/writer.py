@@ -53,17 +53,19 @@ class SqliteWriter(Writer):
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         table, _ = self._look_up(entry.slice.topic)
-        rows = [*_rows(table, Account(entry.slice, ErrorRule("skip")), records)]
+        account = Account(entry.slice, ErrorRule("skip"))
+        rows = [*_rows(table, account, records)]
+        refused = tuple(account.refused_offsets)
         extra_fields = ExtraFields.counted(names for *_, names in rows)
         wanted = ((record, row) for record, row, _ in rows if row)
         if table.keeps_one_of_a_key:
             number = len(self._finals)
             if table.name not in self._finals:
                 self._finals[table.name] = FinalRows(self._ledger, table, number)
-            self._finals[table.name].add(entry, wanted, extra_fields)
+            self._finals[table.name].add(entry, wanted, extra_fields, refused)
             return None
         found = Comparison(self._ledger, table, entry).findings(wanted)
-        return replace(found, extra_fields=extra_fields)
+        return replace(found, extra_fields=extra_fields, refused=(*refused, *found.refused))
 
     def conclude(self) -> Sequence[SliceComparison]:
         finals, self._finals = self._finals, {}

@@ -122,7 +122,9 @@ class LetterCheck:
 def named_refused(entry: Entry) -> set[int]:
     """Return the offsets of refused records in an entry, which lists only some if there are very many."""
     found: set[int] = set()
-    for each in entry.details.get("refused", ()):
+    refused = entry.details.get("refused", ())
+    # SQLite only counts them.
+    for each in () if isinstance(refused, int) else refused:
         if isinstance(each, int):
             found.add(each)
         else:

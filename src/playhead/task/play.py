@@ -29,6 +29,7 @@ from playhead.task.dead_letter_check import LetterCheck
 from playhead.task.job import Job, PartitionWork, Report
 from playhead.task.malloc import give_back, keep_memory
 from playhead.task.pacer import COMMIT_EVERY_NS, Pacer, ahead
+from playhead.task.refused_now import with_refused
 from playhead.task.slicer import OpenSlice, ReadRun, Slicer
 
 # Records come and go by the hundred thousand without reference cycles; Python's default collection
@@ -245,6 +246,7 @@ def _compare_works(
     whole = replace(context.job.limits, max_records=1 << 62, max_bytes=1 << 62)
     slicer = Slicer(whole, context.job.filter, lambda slice_: _like(entries[slice_]))
     read: dict[Slice, Account] = {}
+    undecoded: dict[Slice, Account] = {}
     checks: dict[Slice, LetterCheck] = {}
     said: list[SliceComparison] = []
     for slice_ in chain.from_iterable(works):
@@ -256,11 +258,12 @@ def _compare_works(
             if context.job.letters is not None:
                 checks[slice_] = LetterCheck(context.job.letters, entry)
                 passing = checks[slice_].passing(passing)
-            runs = without_undecoded(Account(slice_, ErrorRule("skip")), passing)
-            found = context.writer.compare(entry, runs)
+            undecoded[slice_] = Account(slice_, ErrorRule("skip"))
+            found = context.writer.compare(entry, without_undecoded(undecoded[slice_], passing))
             read[slice_] = open_slice.account
             said += [] if found is None else [found]
     said += context.writer.conclude()
+    said = [with_refused(it, entries[it.slice], undecoded[it.slice].refused_offsets) for it in said]
     said = [checks[it.slice].added(it) if it.slice in checks else it for it in said]
     context.report.findings += [_with_source(it, entries[it.slice], read[it.slice]) for it in said]
 
