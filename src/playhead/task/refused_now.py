@@ -8,7 +8,7 @@ from playhead.target import Difference, SliceComparison
 from playhead.task.dead_letter_check import named_refused
 
 _SHOWN = 20
-_OF_RUN = "it was written, but is refused now: what its row should be cannot be told"
+_OF_RUN = "it was written, but the table refuses it now: its row cannot be compared"
 _OF_SPAN = "it is refused: the table cannot take it"
 
 
