@@ -1,7 +1,8 @@
 """An id means one replay in PostgreSQL: whoever comes with another table, plan or machine is refused."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -126,6 +127,52 @@ def test_any_machine_verifies_by_the_plan_in_the_ledger(table, replay_id, on, ca
     assert f"use postgres:{name} as TARGET" in capsys.readouterr().err
     made_again(table)
     assert code_of("verify", replay_id, f"postgres:{name}") == 6
+
+
+@pytest.fixture
+def shared(sandbox: Endpoints, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
+    """The same table in another database, to whose ledger others may write; `$SHARED` is its password."""
+    name = f"shared_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(sandbox.database_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+        monkeypatch.setenv("SHARED", connection.info.password)
+        url = psycopg.conninfo.make_conninfo(sandbox.database_url, dbname=name)
+        with psycopg.connect(url, autocommit=True) as inside:
+            inside.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        yield Table.made(url, schema, COLUMNS)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.mark.parametrize("is_hostile", [False, True], ids=["honest", "hostile"])
+def test_a_plan_of_a_ledger_runs_in_the_database_that_the_command_names(
+    table, shared, replay_id, on, capsys, monkeypatch, is_hostile
+):
+    """Another machine began it in a database that it had as its own, and so the plan names none."""
+    name = f"{table.schema}.cars"
+    here = psycopg.conninfo.conninfo_to_dict(shared.url)
+    named = (
+        f"postgresql://{here['user']}:${{SHARED}}@{here['host']}:{here['port']}/{here['dbname']}"
+    )
+    plan = Replay(files("tape", form="json"), postgres(name)).plan(
+        configure({"database": named}), replay_id=replay_id
+    ).plan  # fmt: skip
+    if is_hostile:
+        own = replace(plan.target, identity=table.target.identity())
+        plan = replace(plan, target=own)
+    PostgresTarget(shared.url, name).prepare(replay_id, plan.target, plan.terms())
+    on("elsewhere")
+    resume = ("resume", replay_id, f"{named}?table={name}", "--source", "json:tape", "--yes")
+    assert code_of(*resume) == (6 if is_hostile else 0)
+    said = capsys.readouterr().err
+    shown = named.replace("${SHARED}", "********")
+    assert f"  servers  database {shown}" in said
+    assert table.rows() == []
+    assert len(shared.rows()) == (0 if is_hostile else COUNT)
+    assert code_of("resume", replay_id, "--yes") == (6 if is_hostile else 0), "it stays there"
+    assert code_of("verify", replay_id, f"{named}?table={name}", "--source", "json:tape") == (
+        6 if is_hostile else 0
+    )
+    assert table.rows() == []
 
 
 @pytest.mark.parametrize("rule", [(), ("--on-conflict", "update")], ids=["append", "update"])

@@ -15,7 +15,12 @@ from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay.assemble import Wiring, as_source, ends, expecting, guards, refuse_idle_rules
-from playhead.replay.begun_replays import begun_plan, plan_from_ledger, refuse_other_terms
+from playhead.replay.begun_replays import (
+    begun_plan,
+    plan_from_ledger,
+    refuse_other_terms,
+    with_named_database,
+)
 from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.earlier_copies import (
     EarlierCopy,
@@ -296,7 +301,8 @@ def resumed(
 ) -> Planned:
     """Return a replay that another machine began, from the ledger of its target."""
     plan = plan_from_ledger(replay_id, target, configuration)
-    return planned(plan, configuration, share=share, is_begun=True)
+    named = with_named_database(target, configuration)
+    return planned(plan, named, share=share, is_begun=True)
 
 
 def _engine(configuration: Configuration, spec: ReplaySpec, share: float | None) -> Engine:

@@ -1,7 +1,10 @@
 """Replays that the ledger of their target knows: its plan is used, whichever machine made it."""
 
+from dataclasses import replace
+
 from playhead import secrets
 from playhead.config.context import Configuration
+from playhead.config.layers import Precedence, Resolved
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.plan import Plan
@@ -56,9 +59,11 @@ def plan_from_ledger(replay_id: str, end: Endpoint, configuration: Configuration
     plan = plan_of_terms(replay_id, kept)
     there = plan.request.target_endpoint
     if not _is_named_by(there, end.from_anywhere()):
+        has_server = bool(end.address or end.context) > bool(there.address or there.context)
+        more = ", and -b or -c for the server" if has_server else ""
         raise UsageError(
             f"replay {replay_id} goes into {there.shown()}, but TARGET is {end.shown()}",
-            hint=f"use {there.shown()} as TARGET",
+            hint=f"use {there.shown()} as TARGET{more}",
         )
     if secrets.has_reference(plan.request.source):
         raise PlanNotKept(replay_id, reason="its source refers to a secret of this machine")
@@ -81,11 +86,19 @@ def _unnamed(request: Request, target: Endpoint) -> str | None:
 
 def _is_named_by(there: Endpoint, end: Endpoint) -> bool:
     """Return whether it is the named end: a ledger must not choose a server or a `${NAME}`."""
-    return (
-        (there.system, there.name) == (end.system, end.name)
-        and there.address in (None, end.address)
-        and there.context in (None, end.context)
-    )
+    return there == end or (_is_database(end) and there == replace(end, address=None))
+
+
+def _is_database(end: Endpoint) -> bool:
+    return end.system == "postgres" and end.address is not None
+
+
+def with_named_database(end: Endpoint, configuration: Configuration) -> Configuration:
+    """Return the configuration whose database is the named one, for a plan that names a table alone."""
+    if not _is_database(end):
+        return configuration
+    named = Resolved(str(end.address), "TARGET", Precedence.COMMAND_LINE)
+    return replace(configuration, settings={**configuration.settings, "database": named})
 
 
 def refuse_other_terms(target: Target, plan: Plan) -> None:

@@ -71,7 +71,10 @@ def play(run: Run, planned: Planned, *, yes: bool) -> None:
 
 def _servers(planned: Planned) -> Iterator[str]:
     """Print the servers that the plan's names mean here; a plan contains no addresses, or another user's."""
-    if servers := planned.servers:
+    servers, target = planned.servers, planned.plan.request.target_endpoint
+    if target.system == "postgres" and target.address is None:
+        servers["database"] = planned.configuration.need("database", needed_for=target.shown())
+    if servers:
         told = ", ".join(f"{name} {without_password(value)}" for name, value in servers.items())
         yield f"  servers  {told}"
 
