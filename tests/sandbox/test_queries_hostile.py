@@ -5,10 +5,13 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from playhead.plan import Plan
+from playhead.terms import Terms
 from tests.fix_commands import Playhead
 from tests.postgres_pair import DURATIONS, Postgres, started
 from tests.query_days import Day
@@ -232,6 +235,37 @@ def test_another_machine_resumes_with_the_ledger_and_its_marks(day: Day, tmp_pat
     assert day.same(ROWS), day.on(day.target, ROWS)
     fourth = {"XDG_STATE_HOME": str(tmp_path / "fourth")}
     assert "has changed since it was planned" in day.replay(**fourth).said
+
+
+def test_a_changed_ledger_plays_nothing_that_the_command_did_not_allow(
+    day: Day, tmp_path: Path
+) -> None:
+    log, other = inserts(day), {"XDG_STATE_HOME": str(tmp_path / "other")}
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT="queries.sent#4").code != 0
+    [[text]] = day.on(day.target, "SELECT terms::text FROM playhead_ledger.replays")
+    terms = Terms.from_json(str(text))
+    plan = Plan.from_document(terms.plan or {})
+    for name, told in (
+        ("allow", 'allow is []; the ledger says ["copy-elsewhere"]'),
+        ("server", ""),
+    ):
+        needs = dict(plan.target.needs)
+        rules = needs["queries"] | {"allow": ["copy-elsewhere"]}
+        needs |= {"queries": rules} if name == "allow" else {"server": "7"}
+        hostile = replace(plan, target=replace(plan.target, needs=needs)).terms()
+        kept = replace(terms, plan=hostile.plan).as_json().replace("'", "''")
+        day.on(day.target, f"UPDATE playhead_ledger.replays SET terms = '{kept}'")
+        refused = day.replay(log=log, **other)
+        assert refused.code == 6, refused.said
+        assert (told or 'the ledger says "7"') in refused.said
+    more = day.replay("--allow", "copy-elsewhere", log=log)
+    assert more.code == 2, more.said
+    assert "allow is not given in its plan, and copy-elsewhere in this command" in more.said
+    assert "databases is" in day.replay("--databases", "else", log=log).said
+    done = day.replay(log=log)
+    assert done.code == 0, done.said
+    assert f"  databases {day.name}" in done.said, "the rules of a saved plan are shown"
+    assert day.same(ROWS), day.on(day.target, ROWS)
 
 
 def test_a_transaction_that_a_text_with_do_commits_is_played_once(day: Day) -> None:

@@ -19,7 +19,7 @@ from playhead.queries.beside import Comparison, Played, compare, refuse_one_serv
 from playhead.queries.filters import Filters
 from playhead.queries.log import Log
 from playhead.queries.outcome import DIVERGENT, FORCED_ORDER, STATE_LOST, Outcome, Results
-from playhead.queries.query_rules import QueryRules, terms_of
+from playhead.queries.query_rules import QueryRules, begun_elsewhere, terms_of
 from playhead.queries.refusals import (
     BESIDE_IDENTITY,
     LedgerGone,
@@ -37,7 +37,6 @@ from playhead.queries.workload import Workload, deleted_rows, notes_of
 from playhead.querylog.counts import RowOutcome
 from playhead.replay.api import QUERIES
 from playhead.replay.assemble import expecting
-from playhead.replay.begun_replays import plan_of_terms
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.planner import freeze
 from playhead.request import Request
@@ -45,7 +44,6 @@ from playhead.server import Server, ServerFacts
 from playhead.source import Source
 from playhead.systems import MakesSource
 from playhead.target import Inspection
-from playhead.terms import OtherTerms, Terms, differing_rules
 
 _MAY_BE_STATEMENTS = {*RowOutcome} - {
     RowOutcome.CONNECTION,
@@ -361,7 +359,7 @@ def plan_queries(
         facts, target, estimate, tuple(looked),
     )  # fmt: skip
     if kept is not None:
-        plan = _begun_elsewhere(plan, rules, kept)
+        plan = begun_elsewhere(plan, rules, kept)
     workload = read_workload(plan, source, rules, escapes=found.has_escapes)
     refuse_several_databases(workload)
     gone = deleted_rows(partitions)
@@ -388,10 +386,3 @@ def _beside(
     found = _facts(beside)
     refuse_source(request, found)
     return found
-
-
-def _begun_elsewhere(plan: Plan, rules: QueryRules, kept: Terms) -> Plan:
-    """Return the plan in the ledger, made by another machine; refuse other rules."""
-    if differences := differing_rules(kept.rules, terms_of(plan, rules).rules):
-        raise OtherTerms(plan.replay_id, differences=differences)
-    return plan_of_terms(plan.replay_id, kept)

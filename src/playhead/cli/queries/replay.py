@@ -33,7 +33,7 @@ from playhead.plan import REPLAY_ID, Plan
 from playhead.queries.checks import Check
 from playhead.queries.explain import plans_of
 from playhead.queries.follow import follow
-from playhead.queries.query_rules import QueryRules
+from playhead.queries.query_rules import QueryRules, shown_rule
 from playhead.queries.refusals import BESIDE_IDENTITY
 from playhead.queries.replay import (
     QueryOutcome,
@@ -180,7 +180,8 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
             hint=f"run playhead resume {plan.replay_id}",
         )
     named = _with_older_flags(run)
-    if named.values.get("topic") or named.values.get("source"):
+    has_source = bool(named.values.get("topic") or named.values.get("source"))
+    if has_source:
         asked = Endpoint.parse(_source(named.values)).from_anywhere()
         if str(asked) != plan.request.source:
             raise UsageError(
@@ -189,6 +190,9 @@ def _resumed(run: Run, plan: Plan, servers: dict[str, str]) -> QueryReplay:
             )
     configuration = with_servers(named, servers).configuration()
     rules, beside = QueryRules.from_plan(plan), _beside(named)
+    rules.refuse_others(_rules(named.values), plan.replay_id, is_whole=has_source)
+    for name, value in rules.said().items():
+        run.output.say(f"  {name:<8} {shown_rule(value)}")
     if named.values.get("follow") not in (None, rules.follow):
         given = "follows its log" if rules.follow else "does not follow its log"
         raise UsageError(f"replay {plan.replay_id} {given}", hint="choose another --id")
