@@ -8,11 +8,10 @@ from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
 from playhead.checksum import Checksum, checksum_of, shown_checksum
+from playhead.detail_notes import notes_of_details
 from playhead.extra_fields import ExtraFields
 from playhead.grammar.duration import show_duration_ms
 from playhead.ledger import (
-    ALSO_BURIED,
-    NOT_KEPT,
     Entry,
     extra_fields_by_topic,
     remaining,
@@ -306,17 +305,7 @@ def _notes(plan: Plan, entries: Sequence[Entry]) -> tuple[Note, ...]:
     late = sum(entry.late for entry in entries)
     if late:
         notes.append(_late_note(plan, late, entries))
-    also_buried = sum(int(entry.details.get(ALSO_BURIED, 0)) for entry in entries)
-    if also_buried:
-        text = (
-            f"{also_buried:,} records in the dead-letter topic were also written: their first "
-            "attempt failed, a later one succeeded; a redrive would write them a second time"
-        )
-        notes.append(Note("also-buried", text))
-    not_kept = sum(int(entry.details.get(NOT_KEPT, 0)) for entry in entries)
-    if not_kept:
-        text = f"{not_kept:,} filtered records were written but not kept by the target: a trigger "
-        notes.append(Note("not-kept", f"{text}or a rule left them out"))
+    notes += notes_of_details(_details(entries))
     notes += extra_fields_notes(extra_fields_by_topic(entries))
     # What the plan could not inspect is unknown to the proof too.
     notes += [note for note in plan.notes if note.code in (SAMPLED, OPEN_TRANSACTION)]

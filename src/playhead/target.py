@@ -381,7 +381,6 @@ class CommonLedger(Protocol):
 
     def replays_of(self, topics: Collection[str], /) -> Mapping[str, tuple[Terms, Sequence[Entry]]]:
         """By its id each replay and pipeline that has terms, and what it has committed of these topics."""
-        ...
 
 
 @runtime_checkable
@@ -390,7 +389,6 @@ class Archives(Protocol):
 
     def replays(self) -> Sequence[str]:
         """Return the ids of the replays that have a ledger here."""
-        ...
 
 
 @runtime_checkable

@@ -175,6 +175,54 @@ def test_rows_that_a_trigger_deletes_while_the_role_counts_nothing(
     assert (entry.written, entry.filtered, entry.details["not_kept"]) == (6, 3, 3)
 
 
+KEEPS_NEWEST = """
+CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN DELETE FROM "{schema}".cars WHERE id < NEW.id - 2; RETURN NULL; END$$;
+CREATE TRIGGER t AFTER INSERT ON {{table}} FOR EACH ROW EXECUTE FUNCTION "{schema}".f()
+"""
+
+
+@pytest.mark.parametrize("rule", [None, "update", "ignore", "newer"])
+def test_rows_of_earlier_slices_that_a_trigger_removes(
+    sandbox: Endpoints, schema: str, rule: Any
+) -> None:
+    columns = f"id int {'PRIMARY KEY' if rule else ''}, v text, _timestamp timestamptz"
+    table = made(sandbox, schema, columns, KEEPS_NEWEST, on_conflict=rule)
+    entries = [
+        table.commit(records(*({"id": start + n} for n in range(3)), start=start))
+        for start in (0, 3, 6)
+    ]
+    assert table.rows("id") == [(6,), (7,), (8,)]
+    if rule is None:  # Without a key, a removed row counts as one of the slice that removes it.
+        assert [entry.written for entry in entries] == [3, 0, 0]
+    else:
+        assert [entry.written for entry in entries] == [3, 3, 3]
+        assert [entry.details.get("also_removed", 0) for entry in entries] == [0, 3, 3]
+
+
+@pytest.mark.parametrize("is_direct", [True, False], ids=["itself", "by another table"])
+@pytest.mark.parametrize("rule", [None, "update", "newer"])
+def test_rows_that_a_foreign_key_removes_with_another(
+    sandbox: Endpoints, schema: str, rule: Any, is_direct: bool
+) -> None:
+    columns = "id int PRIMARY KEY, parent int, _timestamp timestamptz"
+    cascade = "ON DELETE CASCADE DEFERRABLE"
+    more = f"ALTER TABLE {{{{table}}}} ADD FOREIGN KEY (parent) REFERENCES {{{{table}}}} {cascade}"
+    if not is_direct:
+        more = f"""CREATE TABLE "{{schema}}".b (id int PRIMARY KEY REFERENCES {{{{table}}}} {cascade});
+        ALTER TABLE {{{{table}}}} ADD FOREIGN KEY (parent) REFERENCES "{{schema}}".b {cascade}"""
+    table = made(sandbox, schema, columns, more, on_conflict=rule, tombstones="delete")
+    table.commit(records({"id": 0}, {"id": 1}))
+    if not is_direct:
+        table.run(f'INSERT INTO "{schema}".b VALUES (0)')
+    table.commit(records({"id": 2, "parent": 0}, {"id": 3, "parent": 0}, start=2))
+    entry = table.commit([record(4, None, key=b"0"), record(5, {"id": 5})])
+    assert table.rows("id") == [(1,), (5,)]
+    assert (entry.written, entry.details["deleted"], entry.details["also_removed"]) == (2, 1, 2)
+    entry = table.commit([record(6, None, key=b"1")])
+    assert (entry.details["deleted"], "also_removed" in entry.details) == (1, False)
+
+
 def test_a_trigger_that_only_counts(sandbox: Endpoints, schema: str) -> None:
     counts = """
     CREATE TABLE "{schema}".counts (n int); INSERT INTO "{schema}".counts VALUES (0);

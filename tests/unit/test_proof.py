@@ -202,6 +202,13 @@ def test_what_a_source_could_not_give_is_said_again():
     assert found[1] == notes[0]
 
 
+def test_rows_that_were_removed_meanwhile_are_mentioned():
+    ledger = [entry(0, 5), entry(5, 9, details={"also_removed": 3})]
+    [note] = prove(plan_of(partition_plan(0, 9)), ledger).notes
+    assert (note.code, note.weight) == ("also-removed", "warn")
+    assert note.text.startswith("3 rows that were there before, from earlier slices or from others")
+
+
 def test_a_tail_that_was_only_sampled_is_said_in_the_proof_too():
     sampled = Note(SAMPLED, "laps: 9 of 100 offsets behind the end were looked at: in order")
     others = Note(LOOKED, "laps: all was looked at", "info"), Note("other", "of the plan alone")

@@ -50,9 +50,10 @@ def refuse(session: Session, subject: Subject) -> None:
     _refuse_unknown_key(subject)
     _refuse_habits_without_key(subject)
     _refuse_unfilled(subject)
-    if subject.table.may_drop_rows:
+    table = subject.table
+    if table.may_drop_rows or (table.cascades and subject.habits.tombstones == "delete"):
         with session.transaction():
-            count_deletions(session, subject.table)
+            count_deletions(session, table)
 
 
 def notes(session: Session, subject: Subject) -> Iterator[Note]:

@@ -183,8 +183,10 @@ class OpenTable:
         known = self.layout.table
         session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
         now = read_table(session.run, known.place)
-        if now is not None and now.may_drop_rows and not known.may_drop_rows:
-            reason = "it now has a trigger or a rule that may drop rows"
+        if now is not None and (
+            now.may_drop_rows > known.may_drop_rows or now.cascades > known.cascades
+        ):
+            reason = "it now has a trigger, a rule or a foreign key that may drop rows"
             raise TableChanged(str(known.place), reason=reason)
         if now is None or now.oid != known.oid:
             raise TableChanged(str(known.place), reason="it was dropped, or created again")

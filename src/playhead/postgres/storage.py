@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable
+from playhead.ledger import ALSO_REMOVED, UNREADABLE, Entry, LedgerUnreadable
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import place_of
@@ -43,7 +43,10 @@ def lost_rows(session: Session, name: str, entries: Sequence[Entry]) -> tuple[li
         if not is_rewritten and table.persistence != "u":
             continue
         why = "was rewritten or truncated" if is_rewritten else "is unlogged"
-        least = sum(_count(each, "inserted") - _count(each, "deleted") for each in theirs)
+        least = sum(
+            _count(each, "inserted") - _count(each, "deleted") - _count(each, ALSO_REMOVED)
+            for each in theirs
+        )
         found = None if table.has_row_security else _rows(session, table)
         if found is not None and found < least:
             lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")

@@ -65,7 +65,13 @@ SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.
                   AND w.ev_enabled <> 'D'),
        row_security_active(c.oid),
        EXISTS (SELECT FROM pg_catalog.pg_constraint k
-               WHERE c.oid IN (k.conrelid, k.confrelid) AND k.condeferrable)
+               WHERE c.oid IN (k.conrelid, k.confrelid) AND k.condeferrable),
+       EXISTS (WITH RECURSIVE up AS (
+                   SELECT k.confrelid AS oid FROM pg_catalog.pg_constraint k
+                   WHERE k.conrelid = c.oid AND k.contype = 'f' AND k.confdeltype = 'c'
+                   UNION SELECT k.confrelid FROM up JOIN pg_catalog.pg_constraint k ON k.conrelid = up.oid
+                   WHERE k.contype = 'f' AND k.confdeltype = 'c'
+               ) SELECT FROM up WHERE up.oid = c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
 """
@@ -138,6 +144,8 @@ class Table:
     """For the present user."""
     has_deferred: bool
     """Whether a constraint may be checked as late as the transaction's end."""
+    cascades: bool
+    """Whether the deletion of a row may delete others, by foreign keys that lead back to this table."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
 
@@ -158,10 +166,11 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
         return None
-    oid, kind, persistence, schema, name, triggers, drops, security, deferred = found[0]
+    oid, kind, persistence, schema, name, *more = found[0]
+    triggers, drops, security, deferred, cascades = more
     columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
-    flags = (triggers, drops, security, deferred)
+    flags = (triggers, drops, security, deferred, cascades)
     return Table(TableName(schema, name), oid, kind, persistence, *flags, columns, keys)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from playhead.errors import Refused
-from playhead.ledger import NOT_KEPT
+from playhead.ledger import ALSO_REMOVED, NOT_KEPT
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.merge_sql import MergeSql
 from playhead.postgres.open_table import OpenTable
@@ -11,7 +11,7 @@ from playhead.postgres.session import Session
 from playhead.postgres.table import Table
 
 NOT_DELETED = "not_deleted"
-REMOVED = "removed"
+_REMOVED = "removed"
 _NOT_INSERTED, _NOT_UPDATED = "not_inserted", "not_updated"
 
 
@@ -21,6 +21,8 @@ class KeptRows:
     def __init__(self, session: Session, table: OpenTable) -> None:
         self._session, self._table = session, table.layout.table
         self.may_drop = self._table.may_drop_rows
+        self.may_remove = self.may_drop or self._table.cascades
+        """Whether the deletion of rows may delete others."""
 
     def removed(self) -> int:
         """Return how many rows of the table this transaction has deleted: also those that triggers did."""
@@ -33,6 +35,13 @@ class KeptRows:
         )
         return int(count)
 
+    def removed_since(self, before: int, found: Mapping[str, int]) -> dict[str, int]:
+        """Return how many rows a statement has deleted beside those that it names."""
+        removed = self.removed() - before
+        if "deleted" in found:
+            return {ALSO_REMOVED: max(0, removed - found["deleted"])}
+        return {_REMOVED: removed}
+
     def not_deleted(self, merge: MergeSql) -> int:
         """Return how many keys are still there after the deletion of their rows."""
         if not self.may_drop and not self._table.has_row_security:
@@ -42,12 +51,17 @@ class KeptRows:
     def outcome(
         self, merge: MergeSql, found: Mapping[str, int], counts: Mapping[str, int]
     ) -> dict[str, int]:
-        """Return what was inserted, updated and left alone, without what was not kept, and the number of that."""
+        """Return what was inserted, updated and left alone, without what was not kept, and the number of that.
+
+        Rows that were there before and are gone are counted apart.
+        """
         left = found["left_alone"]
         dropped, gone = self._dropped(merge, found, counts) if self.may_drop else (0, 0)
         not_kept = dropped + gone + counts.get(NOT_DELETED, 0)
+        also = counts.get(ALSO_REMOVED, 0) + counts.get(_REMOVED, 0) - gone
+        others = {ALSO_REMOVED: also} if also else {}
         if not not_kept and not (left and self.may_drop):
-            return dict(found)
+            return {**found, **others}
         inserted = max(0, found["inserted"] - gone)
         updated = found["updated"] - (gone - (found["inserted"] - inserted))
         return {
@@ -55,13 +69,14 @@ class KeptRows:
             "updated": updated,
             "left_alone": left - dropped,
             NOT_KEPT: not_kept,
+            **others,
         }
 
     def _dropped(
         self, merge: MergeSql, found: Mapping[str, int], counts: Mapping[str, int]
     ) -> tuple[int, int]:
         """Return how many rows were not written, and how many were written and deleted at once."""
-        left, removed = found["left_alone"], counts.get(REMOVED, 0)
+        left, removed = found["left_alone"], counts.get(_REMOVED, 0)
         written = found["inserted"] + found["updated"]
         if not merge.key or merge.rule in (None, "error"):
             # Without keys, no row can be looked for.
@@ -87,7 +102,7 @@ def count_deletions(session: Session, table: Table) -> None:
         session.run(f"SELECT pg_catalog.set_config('track_counts', 'on', true) WHERE {is_off}")
     except RightMissing as exc:
         raise Refused(
-            f"triggers or rules of {table.place} may delete rows, and PostgreSQL does not count them: "
+            f"triggers, rules or foreign keys of {table.place} may delete rows, and PostgreSQL does not count them: "
             "track_counts is off for this user",
             hint="ALTER ROLE … SET track_counts = on; or, from PostgreSQL 15: GRANT SET ON PARAMETER "
             "track_counts TO …",

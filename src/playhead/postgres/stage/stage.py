@@ -26,7 +26,7 @@ from playhead.postgres.rows.record_key import key_texts
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import CopySession
 from playhead.postgres.stage import invalid_rows
-from playhead.postgres.stage.kept_rows import NOT_DELETED, REMOVED, KeptRows, unmet
+from playhead.postgres.stage.kept_rows import NOT_DELETED, KeptRows, unmet
 from playhead.postgres.stage.latest_records import Latest, Statements
 from playhead.records import Records
 
@@ -88,6 +88,8 @@ class Stage:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
         self._kept = KeptRows(session, table)
+        self._watched = [self._inserted] if self._kept.may_drop else []
+        self._watched += [self._deleted] if self._kept.may_remove else []
         self.merge = replace(
             merge or table.merge(decoded),
             source=(whole.topic, whole.partition),
@@ -294,14 +296,14 @@ class Stage:
         return None
 
     def _ran(self, statement: str, run: Run) -> Mapping[str, int]:
-        is_watched = self._kept.may_drop and run == self._inserted
+        is_watched = run in self._watched
         with self._session.savepoint():
             before = self._kept.removed() if is_watched else 0
             found = run(statement)
             # The slice may insert rows again that its tombstones delete.
             if self._table.layout.table.has_deferred and run != self._deleted:
                 self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
-            return {**found, REMOVED: self._kept.removed() - before} if is_watched else found
+            return {**found, **self._kept.removed_since(before, found)} if is_watched else found
 
     def _inserted(self, statement: str) -> Mapping[str, int]:
         """Return how many rows were inserted, and how many existing ones were changed."""
