@@ -165,7 +165,7 @@ def _table(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     if table is None:
         return [], -1
     has_deferred = bool(table.orphans)
-    return [(table.oid, "r", "p", *table.place, False, False, False, has_deferred)], -1
+    return [(table.oid, "r", "p", *table.place, False, False, False, has_deferred, False)], -1
 
 
 @shape(

@@ -16,9 +16,9 @@ _READABLE = (1, 2, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
 NOT_KEPT = "not_kept"
-ALSO_REMOVED = "also_removed"
-"""In details: rows that were there before, and went while the slice was written: by a trigger or a foreign key."""
 """In an entry's details: how many of the filtered records the target itself left out."""
+ALSO_REMOVED = "also_removed"
+"""In an entry's details: how many rows that were there before a trigger or a foreign key removed meanwhile."""
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """The errors of parsing a document that another program may have written."""
 ALSO_BURIED = "also_buried"
