@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.cli.app import main
-from playhead.cli.replay.run_replay import need_letters
+from playhead.cli.replay.run_replay import need_letters, need_rules
 from playhead.config.context import configure
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import Endpoint
@@ -157,6 +157,23 @@ def test_dead_letters_go_to_no_topic_that_only_a_ledger_names(
     need_letters(plan_of(partition_plan(0, 5), request=request(on_error="skip")), will_ask=False)
     Journal().keep(plan, {})
     need_letters(plan, will_ask=False)
+
+
+def test_options_that_only_a_ledger_names_decide_nothing_that_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    asked = request(select="666 AS speed", on_conflict="update", pace="2x", lateness_ms=5)
+    plan = plan_of(partition_plan(0, 5), request=asked)
+    with pytest.raises(UsageError, match="run with --on-conflict, --select; only") as caught:
+        need_rules(plan, will_ask=False)
+    assert caught.value.exit_code == 2
+    assert "leave --yes out" in str(caught.value.hint)
+    need_rules(plan, will_ask=True)
+    none = request(span="start..end", pace="2x", lateness_ms=5, read_on="end", max_gap_ms=7)
+    need_rules(plan_of(partition_plan(0, 5), request=none), will_ask=False)
+    Journal().keep(plan, {})
+    need_rules(plan, will_ask=False)
 
 
 @pytest.mark.parametrize(

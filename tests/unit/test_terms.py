@@ -75,6 +75,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(planned: Planned, **_: Any) -> None:
         target = FilesTarget(str(Path("copy")), "json")
         target.prepare(planned.plan.replay_id, planned.plan.target, planned.plan.terms())
+        planned.journal.keep(planned.plan, planned.servers)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -168,6 +169,34 @@ def test_resume_reads_the_plan_from_the_ledger_of_the_target(
     assert Journal().get("laps").plan.request.source == f"json:{room.tape}"
     assert code_of("resume", "laps", "--yes") == 0, "now it is known here, too"
     assert code_of("resume", "laps", "json:copy", "--yes") == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "code", "told"),
+    [
+        ("skip", ("resume", "--yes"), 2, "would run with --on-error; only the ledger says so"),
+        (
+            "dlq:other",
+            ("verify",),
+            6,
+            "the dead letters of replay evil would be read from dlq:other",
+        ),
+    ],
+)
+def test_who_writes_a_ledger_chooses_no_option_and_no_topic(
+    room, monkeypatch, another_machine, capsys, rule, command, code, told
+):
+    """The rest of the plan is one that somebody did begin."""
+    begun(monkeypatch)
+    plan = Journal().find("laps").plan
+    hostile = replace(plan, replay_id="evil", request=replace(plan.request, on_error=rule))
+    FilesTarget("copy", "json").prepare("evil", hostile.target, hostile.terms())
+    another_machine()
+    name, *more = command
+    capsys.readouterr()
+    assert code_of(name, "evil", "json:copy", "--source", "json:tape", *more) == code
+    assert told in capsys.readouterr().err
+    assert room.offsets() == []
 
 
 def test_an_id_of_this_machine_is_one_plan(room):

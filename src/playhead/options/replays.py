@@ -190,7 +190,7 @@ RESUME = Options(
     AGAIN,
     switch(
         "yes",
-        "Do not ask for confirmation, even for a plan not confirmed here before.",
+        "Do not ask for confirmation; refused for a ledger's plan with rules that was not confirmed here before.",
         "-y",
         "--yes",
     ),

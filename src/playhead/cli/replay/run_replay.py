@@ -29,6 +29,8 @@ from playhead.standby.runner import held_for
 
 # End an orderly stop after this time, before a service manager would kill the process.
 STOPS_WITHIN_S = 20.0
+# Options that need_source confirms, or that decide the offsets and the speed, but nothing that is written.
+_OF_OFFSETS = {"source", "target", "span", "lateness_ms", "read_on", "pace", "max_gap_ms"}
 _NAME_KAFKA = ("context", "bootstrap_servers", "kafka_config", "assignment")
 
 
@@ -176,6 +178,7 @@ def resume_from_ledger(
     planned.trusts_ledger = trusts_ledger
     need_source(planned.plan, source, will_ask=not yes)
     need_letters(planned.plan, will_ask=not yes)
+    need_rules(planned.plan, will_ask=not yes)
     play(run, planned, yes=yes)
 
 
@@ -195,16 +198,33 @@ def need_source(plan: Plan, named: Endpoint | None, *, will_ask: bool) -> None:
         )
 
 
-def need_letters(plan: Plan, *, will_ask: bool) -> None:
+def need_letters(plan: Plan, *, will_ask: bool, will_read: bool = False) -> None:
     """Refuse an unconfirmed topic of dead letters from a ledger: its cluster may be that of the source."""
     rule = plan.request.on_error
     if will_ask or plan.request.spec.on_error.topic is None or _was_confirmed(plan):
         return
+    what = "the dead letters" if will_read else "records"
+    does = "would be read from" if will_read else "that cannot be written would go to"
+    confirm = "verify it where it ran" if will_read else "leave --yes out to confirm it"
     raise Refused(
-        f"records of replay {plan.replay_id} that cannot be written would go to {rule}; only the "
-        "ledger says so, and others may have written there",
-        hint="leave --yes out to confirm it, or give all options of the replay: "
+        f"{what} of replay {plan.replay_id} {does} {rule}; only the ledger says so, and others may "
+        "have written there",
+        hint=f"{confirm}, or give all options of the replay: "
         f"playhead replay … --on-error {rule} --id {plan.replay_id}",
+    )
+
+
+def need_rules(plan: Plan, *, will_ask: bool) -> None:
+    """Refuse unconfirmed options of a ledger that decide what is written, if the user is not asked."""
+    rules = sorted(plan.request.said().keys() - _OF_OFFSETS)
+    if will_ask or not rules or _was_confirmed(plan):
+        return
+    flags = ", ".join("--" + name.replace("_", "-") for name in rules)
+    raise UsageError(
+        f"replay {plan.replay_id} would run with {flags}; only the ledger says so, and others may have "
+        "written there",
+        hint="leave --yes out to see and confirm them, or give all options of the replay: "
+        f"playhead replay … --id {plan.replay_id} --yes",
     )
 
 

@@ -2,7 +2,7 @@
 
 from playhead.cli.options import Run, command, end
 from playhead.cli.replay.replay_options import request
-from playhead.cli.replay.run_replay import need_source, with_servers
+from playhead.cli.replay.run_replay import need_letters, need_source, with_servers
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.options.option import unset
@@ -47,6 +47,7 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
         _need_no_span(run)
         begun = api.resumed(replay_id, Endpoint.parse(target), run.configuration())
         need_source(begun.plan, Endpoint.parse(source) if source else None, will_ask=False)
+        need_letters(begun.plan, will_ask=False, will_read=True)
         found = begun.verify()
     else:
         _need_no_span(run)
