@@ -211,7 +211,7 @@ def _replication_role(link: Link, _: Any, __: Any) -> Answer:
     return [("origin",)], -1
 
 
-@shape(r"SELECT current_user::text, (has_.*)")
+@shape(r"SELECT current_user::text, (.*has_.*)")
 def _privileges(link: Link, match: Any, __: Any) -> Answer:
     return [("u", *([True] * (1 + match[1].count("has_table_privilege"))))], -1
 

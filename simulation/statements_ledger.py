@@ -8,27 +8,19 @@ from simulation.database import Link, Table, refusal
 from simulation.statements import Answer, shape
 
 _LEDGER = r'"(?P<schema>playhead_ledger)"\."(?P<name>entries)"'
-_OF_ITS_NAME = r"FROM pg_catalog\.pg_class c JOIN pg_catalog\.pg_namespace n .*"
 
 
-@shape(rf"SELECT {_OF_ITS_NAME}")
-def _exists(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
-    return ([()] if tuple(parameters) in link.base.tables else []), -1
+@shape(r"WITH RECURSIVE mine AS .* WHERE n\.nspname = \$1")
+def _found(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
+    kind = "r" if tuple(parameters) in link.base.tables else None
+    owner = "playhead"
+    found = (owner, True, kind, owner if kind else None, True if kind else None, "")
+    return ([found] if parameters[0] in link.base.schemas else []), -1
 
 
-@shape(rf"SELECT has_schema_privilege\(n\.oid, 'USAGE'\) AND .* {_OF_ITS_NAME}")
-def _may_write(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
-    return ([(True,)] if tuple(parameters) in link.base.tables else []), -1
-
-
-@shape(r"SELECT CASE WHEN n\.oid IS NULL THEN has_database_privilege.*")
+@shape(r"SELECT CASE WHEN n\.oid IS NULL THEN pg_catalog\.has_database_privilege.*")
 def _may_make(link: Link, _: Any, __: Any) -> Answer:
     return [(True,)], -1
-
-
-@shape(r"SELECT FROM pg_catalog\.pg_namespace WHERE nspname = \$1")
-def _namespace(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
-    return ([()] if parameters[0] in link.base.schemas else []), -1
 
 
 @shape(r'CREATE SCHEMA "(\w+)"')

@@ -58,7 +58,7 @@ _KINDS = {
 }
 _NAMES = {_LEDGER: "entries", _REPLAYS: "replays"}
 # What says who answers, and what the model leaves to its one user.
-_OWN = ("set_config", "pg_control_system", "server_version_num", "CREATE ", "pg_namespace WHERE")
+_OWN = ("set_config", "pg_control_system", "server_version_num", "CREATE ", "WITH RECURSIVE mine")
 
 
 class Twin:

@@ -1,6 +1,7 @@
 """What anybody who may send a query, or write to a topic of logs, can put into a log: nothing of it does harm."""
 
 import json
+import time
 import tracemalloc
 from typing import Any
 
@@ -58,6 +59,15 @@ def test_a_row_that_was_never_completed_ends_where_the_next_one_begins() -> None
     for behind in (csv_row(2, "select 2"), csv_row(2, '"a" is no column'), background.encode()):
         rows = cutter_of("csvlog").take(torn + b"\n" + behind)
         assert rows == [torn + b"\n", behind]
+
+
+@pytest.mark.parametrize("text", ["select " + "/*" * 500_000, "select /*" + "/**/" * 200_000])
+def test_no_comment_takes_the_parser_longer_than_its_text(text: str) -> None:
+    begun = time.monotonic()
+    assert sql.understand(text).may_write
+    assert sql.fingerprint(text)
+    assert sql.normalized(text)
+    assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize(

@@ -320,13 +320,16 @@ class _Translation:
         return []
 
     def _upper_bound(self, place: int) -> list[Token]:
-        while self._token(place) is not None and self._word(place) != "and":
+        # The next range has its own bound.
+        while self._token(place) is not None and self._word(place) not in ("and", "between"):
             place += 1
-        return self._number_at(place + 1)
+        return self._number_at(place + 1) if self._word(place) == "and" else []
 
     def _listed(self, place: int) -> list[Token]:
         numbers = self._number_at(place)
         while numbers and self._token(place) is not None and not self._is_sign(place, ")"):
+            if self._word(place) == "in":  # The next list has its own numbers.
+                break
             numbers += [self._solid[place]] if self._solid[place].kind is TokenKind.NUMBER else []
             place += 1
         return numbers
