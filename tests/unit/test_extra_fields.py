@@ -126,7 +126,7 @@ def column(name: str, base: str) -> Column:
 def open_table(extra: bool = False, more: dict[str, str] | None = None, **rules: Any) -> OpenTable:
     columns = COLUMNS | (more or {}) | ({"_extra": "jsonb"} if extra else {})
     table = Table(
-        TableName("public", "laps"), 1, "r", "p", False, False, False, False,
+        TableName("public", "laps"), 1, "r", "p", False, False, False, False, False,
         tuple(column(*each) for each in columns.items()), (),
     )  # fmt: skip
     return OpenTable(layout_of(table, "json"), WriteRules(**rules))
