@@ -289,7 +289,8 @@ _probe: "tuple[SparkSession, DataFrame] | None" = None
 def _sample(spark: "SparkSession") -> "DataFrame":
     """Return one record to test expressions on, with the columns of `_scope`."""
     global _probe  # noqa: PLW0603 - nothing of a command is in it
-    if _probe is None or _probe[0] is not spark:
+    kept = _probe  # Another thread may replace it by that of its own session.
+    if kept is None or kept[0] is not spark:
         record = spark.range(1).selectExpr(
             "0 AS slice",
             "false AS is_end",
@@ -302,8 +303,8 @@ def _sample(spark: "SparkSession") -> "DataFrame":
             "CAST(concat('{\"id\":', id, '}') AS BINARY) AS value",
             "array(named_struct('name', CAST(id AS STRING), 'value', CAST('' AS BINARY))) AS headers",
         )
-        _probe = spark, _scope(record)
-    return _probe[1]
+        kept = _probe = spark, _scope(record)
+    return kept[1]
 
 
 def _check_condition(scope: "DataFrame", condition: Expression) -> None:
