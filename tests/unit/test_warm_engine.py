@@ -298,6 +298,17 @@ def test_an_engine_that_starts_has_the_lock_and_its_process_number_in_it(clean, 
     assert client.starting() is None
 
 
+@pytest.mark.parametrize("act", ["status", "stop"])
+def test_an_engine_that_runs_and_does_not_answer_is_left_alone(playhead: Playhead, tmp_path, act):
+    path = tmp_path / "playhead" / handover.FOLDER
+    path.mkdir(parents=True, mode=0o700)
+    with (path / handover.LOCK).open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = playhead("engine", act, XDG_STATE_HOME=str(tmp_path))
+    assert "an engine runs, but does not answer within 3 s" in done.stderr
+    assert done.returncode == (1 if act == "status" else 0)
+
+
 @pytest.mark.parametrize("act", ["status", "start"])
 def test_a_wrong_idle_time_is_refused(playhead: Playhead, tmp_path, act):
     done = playhead("engine", act, PLAYHEAD_ENGINE_IDLE="5q", XDG_STATE_HOME=str(tmp_path))

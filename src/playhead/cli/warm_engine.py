@@ -70,6 +70,7 @@ def main() -> None:
         settings |= {DAEMON: _DAEMON_MODULE, "spark.default.parallelism": str(os.cpu_count() or 1)}
         with nullcontext() if "--at-once" in sys.argv[2:] else priority.lowered():
             gateway = _started(settings)
+        os.ftruncate(lock, 0)
         try:
             with contextlib.closing(local_socket.listening(folder, path)) as listener:
                 Server(app.run, gateway, listener, folder, lock, code, surroundings, idle_s).work()

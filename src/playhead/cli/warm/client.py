@@ -119,7 +119,7 @@ def _greeting(said: object) -> dict[str, Any]:
 
 
 def starting() -> int | None:
-    """Return the process of an engine that starts, or does not answer; None if no engine has the lock."""
+    """Return the process number of an engine that is starting, 0 if one runs already; None without an engine."""
     try:
         with local_socket.private_folder(handover.folder(), make=False) as folder:
             lock = os.open(handover.LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
@@ -164,14 +164,15 @@ def start_engine(*, at_once: bool) -> "Started":
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An engine that was started; `process` is None if another command had started it."""
+    """An engine after `start_engine`; `process` is None if another command started the engine."""
 
     log: Path
     process: Detached | None
 
     def has_ended(self) -> bool:
-        is_ours_gone = self.process is None or self.process.poll() is not None
-        return is_ours_gone and starting() is None
+        if self.process is not None and self.process.poll() is None:
+            return False
+        return starting() is None
 
 
 def idle_ms() -> int:

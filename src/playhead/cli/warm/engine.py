@@ -14,6 +14,7 @@ from playhead.host import local_socket
 from playhead.host.clock import wait_until
 
 _NONE, _ENDED = "no engine runs", "the engine has ended"
+_BUSY = f"an engine runs, but does not answer within {client.ANSWERS_WITHIN_S:g} s; try again"
 _STARTED_WITHIN_S, _ENDED_WITHIN_S = 120.0, 40.0
 
 
@@ -51,9 +52,9 @@ def status(run: Run) -> None:
     said = _status()
     if said is None:
         process = client.starting()
-        is_starting = process is not None
-        run.output.say(f"an engine is starting (process {process})" if is_starting else _NONE)
-        run.output.emit({"running": False, "starting": is_starting}, [])
+        silent = _NONE if process is None else _BUSY
+        run.output.say(f"an engine is starting (process {process})" if process else silent)
+        run.output.emit({"running": process == 0, "starting": bool(process)}, [])
         raise end(EXIT_FAILED)
     _show(run, said)
 
@@ -90,7 +91,8 @@ def _stop_starting() -> str:
     """Stop an engine that does not answer yet; return what to say."""
     process = client.starting()
     if not process:
-        return _NONE
+        # SIGTERM would stop the commands that run in it.
+        return _NONE if process is None else _BUSY
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGTERM)
     gone = wait_until(lambda: client.starting() is None, deadline_s=_ENDED_WITHIN_S, every_s=0.05)

@@ -19,7 +19,7 @@ SWITCH = "PLAYHEAD_WARM"
 """Environment variable: `on` uses the engine; default `off`."""
 FOLDER = "engine"
 LOCK = "lock"
-"""File in that folder which an engine locks from its start to its end, and which has its process number."""
+"""File in that folder. An engine keeps it locked, and while it starts, its process number is in the file."""
 
 # A command with one of these options starts an engine of its own, or needs none (help).
 _OWN_ENGINE = ("--master", "--spark-remote", "--spark-memory", "-h", "--help")
