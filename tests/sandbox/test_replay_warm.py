@@ -78,7 +78,7 @@ def settings(folder: Path, deck: Deck, **more: str) -> None:
 
 
 @pytest.fixture
-def warm(
+def user(
     servers: Deck,
     schema: str,
     long_tape: str,
@@ -86,17 +86,23 @@ def warm(
     start_playhead: Callable[..., "subprocess.Popen[str]"],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Warm]:
+    """Without an engine yet."""
     # An engine runs no command whose Java has other options.
     monkeypatch.delenv("JDK_JAVA_OPTIONS")
     deck = replace(servers, schema=schema)
     settings(tmp_path, deck)
     it = Warm(deck, long_tape, tmp_path, start_playhead)
-    it.run("engine", "start")
     yield it
     for pid in it.processes():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     within(lambda: not it.processes(), seconds=20, what="its processes are gone")
+
+
+@pytest.fixture
+def warm(user: Warm) -> Warm:
+    user.run("engine", "start")
+    return user
 
 
 def comes_to(end: End, records: int) -> None:

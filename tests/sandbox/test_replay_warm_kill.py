@@ -3,20 +3,19 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from tests.fix_replay import LONG_TAPE, Deck, end_of, ended, new_name, within
+from tests.fix_replay import LONG_TAPE, end_of, ended, new_name, within
 from tests.fix_torture import SEED
 from tests.sandbox.test_replay_kill import CASES, ONCE, STRAY
-from tests.sandbox.test_replay_warm import Warm, settings
+from tests.sandbox.test_replay_warm import Warm, user
+
+__all__ = ["user"]
 
 # A stray file is met by a resumed run only, which has an engine of its own.
 WARM_CASES = [
@@ -26,22 +25,6 @@ WARM_CASES = [
 ]
 SAMPLE = random.Random(f"{SEED} warm").choice(WARM_CASES)
 RETRIES = ("the warm engine has ended; the command continues", "continuing from the ledger")
-
-
-@pytest.fixture
-def user(
-    servers: Deck,
-    schema: str,
-    long_tape: str,
-    tmp_path: Path,
-    start_playhead: Callable[..., "subprocess.Popen[str]"],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Warm:
-    # An engine runs no command whose Java has other options.
-    monkeypatch.delenv("JDK_JAVA_OPTIONS")
-    deck = replace(servers, schema=schema)
-    settings(tmp_path, deck)
-    return Warm(deck, long_tape, tmp_path, start_playhead)
 
 
 @contextmanager
@@ -57,12 +40,8 @@ def armed_engine(it: Warm, spec: str) -> Iterator[None]:
         yield
         assert engine.poll() is None, "the death of a command or a worker ended the engine"
     finally:
-        for pid in it.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         engine.kill()
         engine.wait()
-        within(lambda: not it.processes(), seconds=20, what="its processes are gone")
 
 
 def is_retried(it: Warm, kind: str, point: str) -> None:
