@@ -92,7 +92,11 @@ class Table:
         with self.target.open(replay) as writer:
             writer.commit(account_of(slice_, rows, rule, write_dead_letters), [Records.of(rows)])
         [entry] = [each for each in self.target.entries(replay) if each.slice == slice_]
-        counts = {name: entry.details[name] for name in entry.details if name != "storage"}
+        counts = {
+            name: entry.details[name]
+            for name in entry.details
+            if name not in ("storage", "columns")
+        }
         return replace(entry, details=counts)
 
     def differences(self, entry: Entry, rows: Sequence[Record]) -> list[tuple[str, int | None]]:

@@ -1,6 +1,8 @@
-"""Rows that vanish with a partition, or by TRUNCATE, between two runs of a replay are not proved."""
+"""Rows that vanish, or lose their columns, after a replay has written them are neither proved nor verified."""
 
+import sqlite3
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,7 @@ from playhead.files.target import FilesTarget
 from playhead.record import Slice
 from playhead.replay import api
 from playhead.sandbox import Endpoints
-from tests.fix_archives import commit
-from tests.fix_archives import record as on_tape
+from tests.fix_archives import commit, record
 from tests.sandbox.postgres_table import Table
 from tests.unit.standbys import NoEngine
 
@@ -48,21 +49,38 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[type[NoEngine]]:
 
 
 @pytest.fixture
-def tape(sandbox: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines) -> str:
-    """Ten records of each of two partitions."""
+def on_tape(
+    sandbox: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines
+) -> Callable[[str], str]:
+    """Ten records of each of two partitions, with these fields beside their id."""
     for name in ("STATE", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.setenv("DATABASE_URL", sandbox.database_url)
     monkeypatch.chdir(tmp_path)
-    with FilesTarget("tape", "json").open("tape") as writer:
-        for partition in (0, 1):
-            ids = range(partition * EACH, (partition + 1) * EACH)
-            kept = [
-                replace(on_tape(n, value=b'{"id": %d}' % id_), partition=partition)
-                for n, id_ in enumerate(ids)
-            ]
-            commit(writer, Slice("t", partition, 0, EACH), kept)
-    return "json:tape"
+
+    def write(fields: str) -> str:
+        with FilesTarget("tape", "json").open("tape") as writer:
+            for partition in (0, 1):
+                ids = range(partition * EACH, (partition + 1) * EACH)
+                values = [b'{"id": %d%s}' % (id_, fields.encode()) for id_ in ids]
+                kept = [
+                    replace(record(n, value=value), partition=partition)
+                    for n, value in enumerate(values)
+                ]
+                commit(writer, Slice("t", partition, 0, EACH), kept)
+        return "json:tape"
+
+    return write
+
+
+@pytest.fixture
+def tape(on_tape: Callable[[str], str]) -> str:
+    return on_tape("")
+
+
+@pytest.fixture
+def laps(on_tape: Callable[[str], str]) -> str:
+    return on_tape(', "lap": 0.1, "car": "HAM"')
 
 
 def part(table: Table, name: str) -> str:
@@ -176,3 +194,98 @@ def test_an_unlogged_table_that_a_crash_would_have_emptied(
     table.run("DELETE FROM {table}")  # As a crash leaves it: the file is the same one.
     assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
     assert "is unlogged, and has 0 rows" in capsys.readouterr().err
+
+
+LAPS = "id int PRIMARY KEY, lap float8, car text, note text"
+ALTERED = {
+    "dropped": ("ALTER TABLE {table} DROP COLUMN lap", "no longer has the column lap to compare"),
+    "renamed": ("ALTER TABLE {table} RENAME lap TO t", "no longer has the column lap to compare"),
+    "rounded": (
+        "ALTER TABLE {table} ALTER lap TYPE real",
+        "the column lap of {table} was double precision, and is real now",
+    ),
+    "cut": (
+        "ALTER TABLE {table} ALTER car TYPE char(3)",
+        "the column car of {table} was text, and is character(3) now",
+    ),
+    "not ours": (
+        "ALTER TABLE {table} DROP COLUMN lap, ADD lap float8 GENERATED ALWAYS AS (0.1) STORED",
+        "no longer has the column lap to compare",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "said"), ALTERED.values(), ids=ALTERED)
+def test_a_column_that_is_not_what_it_was(
+    sandbox, schema, laps, replay_id, engines, capsys, statement: str, said: str
+):
+    table = Table.made(sandbox.database_url, schema, LAPS)
+    said = said.replace("{table}", f"{schema}.cars")
+    half_played(laps, table, replay_id, engines)
+    table.run(statement)
+    capsys.readouterr()
+    for _ in range(2):
+        assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+        refused = capsys.readouterr().err
+        assert "its table was altered since" in refused
+        assert said in refused
+    assert len(table.rows()) == EACH, "nothing more is written beside what is altered"
+
+
+@pytest.mark.parametrize(("statement", "said"), ALTERED.values(), ids=ALTERED)
+def test_an_altered_column_of_a_finished_replay(
+    sandbox, schema, laps, replay_id, capsys, statement: str, said: str
+):
+    table = Table.made(sandbox.database_url, schema, LAPS)
+    said = said.replace("{table}", f"{schema}.cars")
+    assert code_of("replay", laps, target(table), "--id", replay_id, "--yes") == 0
+    assert code_of("verify", replay_id) == 0
+    table.run(statement)
+    capsys.readouterr()
+    assert code_of("verify", replay_id) == EXIT_DIFFERENT
+    found = "".join(capsys.readouterr())
+    # A renamed column has values that no record gave it.
+    assert ("DIFFERENT: " if "RENAME" in statement else "CANNOT BE TOLD: ") in found
+    assert f"{said}: the values that a replay wrote there cannot be compared" in found
+    assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+    capsys.readouterr()
+    by_ledger = ("gaps", laps, target(table), "--by", "ledger", "--ledger", replay_id)
+    assert code_of(*by_ledger) == 0, "no offset is missing"
+    assert said in "".join(capsys.readouterr())
+
+
+def test_columns_that_no_record_filled_may_change(sandbox, schema, laps, replay_id, engines):
+    table = Table.made(sandbox.database_url, schema, LAPS)
+    half_played(laps, table, replay_id, engines)
+    table.run("ALTER TABLE {table} DROP COLUMN note, ADD more int, ALTER car SET NOT NULL")
+    assert code_of("resume", replay_id, "--yes") == 0
+    assert code_of("verify", replay_id) == 0
+
+
+def test_the_schema_of_a_type_is_shown_or_not(sandbox, schema, laps, replay_id, monkeypatch):
+    table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY")
+    table.run(f"""CREATE TYPE "{schema}".team AS ENUM ('HAM')""")
+    table.run(f'ALTER TABLE {{table}} ADD car "{schema}".team')
+    assert code_of("replay", laps, target(table), "--id", replay_id, "--yes") == 0
+    monkeypatch.setenv("PGOPTIONS", f"-csearch_path={schema}")
+    assert code_of("verify", replay_id) == 0
+
+
+def test_a_column_of_a_file_that_was_renamed(laps, replay_id, engines, capsys):
+    with sqlite3.connect("own.db") as file:
+        file.execute("CREATE TABLE laps (id, lap, car, _topic, _partition, _offset)")
+    into = ("replay", laps, "sqlite:own.db?table=laps")
+    assert code_of(*into, "--id", replay_id, "--yes") == 0
+    assert code_of("verify", replay_id) == 0
+    engines.append(HalfAnEngine)
+    assert code_of(*into, "--id", f"{replay_id}-half", "--yes") == 1
+    engines.pop()
+    with sqlite3.connect("own.db") as file:
+        file.execute("ALTER TABLE laps RENAME COLUMN lap TO t")
+    capsys.readouterr()
+    assert code_of("verify", replay_id) == EXIT_DIFFERENT
+    found = "".join(capsys.readouterr())
+    assert "CANNOT BE TOLD: " in found
+    assert "laps no longer has the column lap to compare" in found
+    assert code_of("resume", f"{replay_id}-half", "--yes") == EXIT_REFUSED
+    assert "laps no longer has the column lap to compare" in capsys.readouterr().err

@@ -214,6 +214,10 @@ def test_records_that_were_refused_cannot_be_told(tmp_path: Path, rule: str) -> 
 DROPPING = "BEFORE INSERT ON t WHEN new.x = 'bad' BEGIN SELECT RAISE(IGNORE); END"
 
 
+def counts_of(entry: Entry) -> dict[str, int]:
+    return {name: each for name, each in entry.details.items() if isinstance(each, int)}
+
+
 @pytest.mark.parametrize("rule", [None, "ignore", "update"])
 def test_a_row_that_a_trigger_drops_is_not_kept(tmp_path: Path, rule: str | None) -> None:
     target = table(tmp_path, rule)
@@ -222,7 +226,7 @@ def test_a_row_that_a_trigger_drops_is_not_kept(tmp_path: Path, rule: str | None
     replayed(target, given)
     [entry] = target.entries("r")
     assert (entry.written, entry.filtered) == (2, 1)
-    assert entry.details == {"not_kept": 1, "refused": 1}
+    assert counts_of(entry) == {"not_kept": 1, "refused": 1}
     assert told(verified(target, given)) == (2, 0, 1)
 
 
@@ -232,7 +236,7 @@ def test_a_row_that_the_tables_own_rule_ignores_is_not_kept(tmp_path: Path) -> N
     target = table(tmp_path, "ignore", made)
     replayed(target, given)
     [entry] = target.entries("r")
-    assert entry.details == {"not_kept": 1, "refused": 1, "left_alone": 1}
+    assert counts_of(entry) == {"not_kept": 1, "refused": 1, "left_alone": 1}
     assert rows(tmp_path / "a.db", "SELECT id FROM t") == [(1,)]
 
 

@@ -189,7 +189,7 @@ def by_ledger(
     notes += [_old(each) for each in old if theirs[each]]
     notes += on_unreadable(unreadable)
     for replay_id, found in theirs.items():
-        notes += refuse_lost_rows(ends.target, replay_id, found)
+        notes += refuse_lost_rows(ends.target, replay_id, found, is_run=False)
     lost = ends.target.lost_files(entries) if isinstance(ends.target, KeepsFiles) else {}
     notes += [_lost([lost[each] for each in sorted(lost)])] if lost else []
     there = [entry.slice for entry in entries if entry.slice not in lost]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from playhead.kept_rows import KeptRows, changes_since
 from playhead.ledger import ALSO_REMOVED, UNREADABLE, Entry, LedgerUnreadable
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table, read_table
@@ -25,8 +26,8 @@ def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
     return {_STORAGE: {str(oid): file for oid, file in files}}
 
 
-def lost_rows(session: Session, name: str, entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
-    """Return what says that rows of the entries are gone, and what makes it doubtful that all are there."""
+def kept_rows(session: Session, name: str, entries: Sequence[Entry]) -> KeptRows:
+    """Return what says that rows of the entries are gone, may be gone, or lost their columns."""
     tables: dict[Table, list[Entry]] = {}
     for topic in sorted({entry.slice.topic for entry in entries}):
         table = read_table(session.run, place_of(session.run, name, topic))
@@ -34,7 +35,10 @@ def lost_rows(session: Session, name: str, entries: Sequence[Entry]) -> tuple[li
             tables.setdefault(table, []).extend(e for e in entries if e.slice.topic == topic)
     lost: list[str] = []
     doubtful: list[str] = []
+    altered: list[str] = []
     for table, theirs in tables.items():
+        columns = {each.name: each.type for each in table.columns if each.is_ours}
+        altered += changes_since(theirs, columns, str(table.place))
         then, now = _written(theirs, table), dict(_files(session, table))
         if gone := sorted(then.keys() - now.keys()):
             oids = ", ".join(map(str, gone))
@@ -52,7 +56,7 @@ def lost_rows(session: Session, name: str, entries: Sequence[Entry]) -> tuple[li
             lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")
         elif is_rewritten:
             doubtful.append(f"{table.place} {why} after rows were committed")
-    return lost, doubtful
+    return KeptRows(lost, doubtful, altered)
 
 
 def _files(session: Session, table: Table, condition: str = "") -> list[tuple[int, int]]:

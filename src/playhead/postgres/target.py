@@ -7,6 +7,7 @@ from typing import Any
 
 from playhead.errors import Refused, Unavailable
 from playhead.grammar.instant import show_ms
+from playhead.kept_rows import KeptRows
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import offsets_held, storage
@@ -263,19 +264,17 @@ class PostgresTarget(Target):
                 (self._held_as(replay_id),),
             )
             if not mine:
-                raise InUse(
-                    replay_id,
-                    where=f"another process holds its lock in the database at {session.where}",
-                )
+                where = f"another process holds its lock in the database at {session.where}"
+                raise InUse(replay_id, where=where)
             yield
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         with self._session() as session:
             return self._ledger(session).entries(replay_id)
 
-    def lost_rows(self, entries: Sequence[Entry], /) -> tuple[list[str], list[str]]:
+    def kept_rows(self, entries: Sequence[Entry], /) -> KeptRows:
         with self._session() as session:
-            return storage.lost_rows(session, self.table, entries)
+            return storage.kept_rows(session, self.table, entries)
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:

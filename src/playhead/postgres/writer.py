@@ -8,6 +8,7 @@ from typing import Any
 
 from playhead.account import Account
 from playhead.host.faults import abort_point
+from playhead.kept_rows import columns_written
 from playhead.ledger import Entry
 from playhead.postgres import split_existing
 from playhead.postgres.compare import Comparison, rows_by
@@ -223,6 +224,7 @@ class PostgresWriter:
         if (details["inserted"] or details.get("updated")) and not account.is_endless:
             # Not for a live pipeline: old partitions are dropped under it as a rule.
             details |= storage_of(self._session, table.layout.table)
+            details |= columns_written({each.name: each.column.type for each in decoded.fields})
         details |= table.remarks(decoded, account)
         refused = sorted(account.refused_offsets)
         if refused:

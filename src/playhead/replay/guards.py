@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from playhead.errors import PlayheadError, Refused
+from playhead.kept_rows import KeptRows
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.plan import Plan
@@ -89,12 +90,24 @@ class LostRows(Refused):
         )
 
 
+class AlteredColumns(Refused):
+    """Columns that a replay wrote are gone, or have another type."""
+
+    def __init__(self, replay_id: str, *, reasons: Sequence[str]) -> None:
+        self.replay_id, self.reasons = replay_id, tuple(reasons)
+        shown = "; ".join(reasons[:_SHOWN])
+        super().__init__(
+            f"replay {replay_id} was committed, but its table was altered since: {shown}",
+            hint="if a column was only renamed, give it its name back, and resume; or plan a new replay",
+        )
+
+
 @runtime_checkable
 class KeepsRows(Protocol):
-    """A target of rows, which vanish unseen if other programs drop or empty where they lie."""
+    """A target of rows, which vanish unseen if other programs drop, empty or alter where they lie."""
 
-    def lost_rows(self, entries: Sequence[Entry], /) -> tuple[list[str], list[str]]:
-        """Return what says that rows of the entries are gone, and what makes that possible."""
+    def kept_rows(self, entries: Sequence[Entry], /) -> KeptRows:
+        """Return what became of the rows of the entries."""
         ...
 
 
@@ -111,15 +124,35 @@ def refuse_lost_files(target: Target, replay_id: str, entries: Sequence[Entry]) 
         raise LostFiles(replay_id, found=[lost[each] for each in sorted(lost)])
 
 
-def refuse_lost_rows(target: Target, replay_id: str, entries: Sequence[Entry]) -> list[Note]:
-    """Refuse to believe a ledger whose rows are gone; return notes on rows that may be."""
-    reasons, doubts = target.lost_rows(entries) if isinstance(target, KeepsRows) else ([], [])
-    if reasons:
-        raise LostRows(replay_id, reasons=reasons)
+def refuse_lost_rows(
+    target: Target, replay_id: str, entries: Sequence[Entry], *, is_run: bool
+) -> list[Note]:
+    """Refuse to believe a ledger whose rows are gone; return notes on rows that may be.
+
+    A run is also refused if columns are not what they were: its proof would stand over rows without
+    their values.
+    """
+    lost, doubtful, altered = kept_rows(target, entries)
+    if lost:
+        raise LostRows(replay_id, reasons=lost)
+    if altered and is_run:
+        raise AlteredColumns(replay_id, reasons=altered)
     text = (
         f"only playhead verify {replay_id}, which reads them, shows if all of them are still there"
     )
-    return [Note("rows-in-doubt", f"{each}: {text}") for each in doubts]
+    notes = [Note("rows-in-doubt", f"{each}: {text}") for each in doubtful]
+    return notes + altered_notes(altered)
+
+
+def kept_rows(target: Target, entries: Sequence[Entry]) -> KeptRows:
+    """Return what became of the rows of the entries; nothing is known of a target without rows."""
+    return target.kept_rows(entries) if isinstance(target, KeepsRows) else KeptRows()
+
+
+def altered_notes(altered: Sequence[str]) -> list[Note]:
+    """Return a note for each change of a column that was written."""
+    text = "the values that a replay wrote there cannot be compared any more"
+    return [Note("columns-altered", f"{each}: {text}") for each in altered]
 
 
 def refuse_another_target(target: Target, plan: Plan) -> None:

@@ -169,7 +169,9 @@ class Runner:
             try:
                 entries, left = self._look()
                 if is_first or not left:
-                    self._doubts = refuse_lost_rows(self.ends.target, self.plan.replay_id, entries)
+                    self._doubts = refuse_lost_rows(
+                        self.ends.target, self.plan.replay_id, entries, is_run=True
+                    )
                 if not left:
                     refuse_lost_files(self.ends.target, self.plan.replay_id, entries)
                     return entries

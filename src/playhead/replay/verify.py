@@ -14,6 +14,7 @@ from playhead.plan import Plan
 from playhead.proof import extra_fields_notes, extra_fields_text, unstable_text
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
+from playhead.replay.guards import altered_notes, kept_rows
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.replay.samples import NO_RECORDS
@@ -62,11 +63,13 @@ class Verification:
     """Notes of the plan that matter for the result."""
     policed: tuple[str, ...] = ()
     """Tables whose row security may hide rows from the user."""
+    altered: tuple[str, ...] = ()
+    """Changes of columns that were written, whose values cannot be compared therefore."""
 
     @property
     def agrees(self) -> bool:
         is_whole = self.uncovered == 0 and (self.is_of_run or self.unstable == 0)
-        return is_whole and all(
+        return (is_whole and not self.altered) and all(
             each.different == each.unknown == 0 and each.checksums_agree for each in self.partitions
         )
 
@@ -92,6 +95,8 @@ class Verification:
         )
         if self.unknown:
             text += f", {self.unknown:,} that could not be compared"
+        if self.altered:
+            text += f", {len(self.altered):,} columns altered since"
         if self.uncovered:
             text += f", {self.uncovered:,} offsets not replayed yet, or not read back"
         return text + unstable_text(self.unstable) + extra_fields_text(self.extra_fields)
@@ -120,7 +125,8 @@ class Verification:
             )
             for table in self.policed
         )
-        return [*self.told, *hidden, *extra_fields_notes(self.extra_fields)]
+        altered = altered_notes(self.altered)
+        return [*self.told, *hidden, *altered, *extra_fields_notes(self.extra_fields)]
 
     def after(self, plan: Plan, target: Target, *, is_of_run: bool) -> "Verification":
         """Return it with what planning could not read of the span, and what the target may hide."""
@@ -147,6 +153,7 @@ class Verification:
             "uncovered": self.uncovered,
             "unstable": self.unstable,
             "extra_fields": {name: each.as_document() for name, each in self.extra_fields.items()},
+            "altered": list(self.altered),
             "partitions": rows,
             "differences": list(self.differences),
             "notes": [asdict(note) for note in self.notes()],
@@ -157,7 +164,10 @@ def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verificatio
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
-    return checked(plan, run_job(job) if job.tasks else []).after(plan, ends.target, is_of_run=True)
+    found = checked(plan, run_job(job) if job.tasks else []).after(
+        plan, ends.target, is_of_run=True
+    )
+    return replace(found, altered=tuple(kept_rows(ends.target, entries).altered))
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:

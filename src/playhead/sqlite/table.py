@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -37,7 +37,8 @@ class Table:
     """The columns and the key of a table at this moment."""
 
     name: str
-    columns: tuple[str, ...]
+    columns: Mapping[str, str]
+    """The declared type of each; often an empty one."""
     key: tuple[str, ...]
     mark: str
     """The name of an empty index that Playhead creates; it disappears when the table is dropped."""
@@ -77,7 +78,7 @@ class Table:
             raise ValueError(f"it has no value for the key {', '.join(self.key)}")
         return {name: row[name] for name in row if name in self.columns}, left_out
 
-    def insert(self, names: Sequence[str]) -> str:
+    def insert(self, names: Collection[str]) -> str:
         """Return the statement that inserts rows with these columns."""
         columns, placeholders = ", ".join(map(named, names)), ", ".join("?" * len(names))
         changes = [f"{column} = excluded.{column}" for column in map(named, names)]
@@ -93,7 +94,7 @@ class Table:
             raise Refused(f"{self.name} has no column {self.extra} for --extra-fields", hint=hint)
         for name in self.rules.key or ():
             if name not in self.columns:
-                raise NoSuchColumn("--key", name, table=self.name, known=self.columns)
+                raise NoSuchColumn("--key", name, table=self.name, known=[*self.columns])
         try:
             values = [None] * len(self.columns)
             connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
@@ -152,7 +153,7 @@ class Table:
 
     def marking(self) -> str:
         """Return the statement that marks the table, so that a table created in its place is recognised."""
-        mark, column = named(_MARK + uuid4().hex), named(self.columns[0])
+        mark, column = named(_MARK + uuid4().hex), named(next(iter(self.columns)))
         return f"CREATE INDEX {mark} ON {named(self.name)} ({column}) WHERE 0"
 
     @property
@@ -191,7 +192,7 @@ class Table:
 def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> Table | None:
     """Return the table with its ordinary columns, or None if it does not exist."""
     rows = connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)).fetchall()
-    columns = tuple(row[1] for row in rows if not row[6])
+    columns = {row[1]: row[2] for row in rows if not row[6]}
     primary = tuple(row[1] for row in rows if row[5])
     # SQLite finds a table under its name in any case, and keeps the case of its CREATE.
     statement = "SELECT name FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND name GLOB ?"

@@ -11,6 +11,7 @@ from playhead.errors import PlayheadError, Refused, did_you_mean
 from playhead.host import file_lock, private_files
 from playhead.host.faults import abort_point
 from playhead.host.paths import state_dir
+from playhead.kept_rows import KeptRows, changes_since
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.records import Records
@@ -74,8 +75,8 @@ class SqliteTarget(Target):
                     request = request.wider()
                     document = new_table(name, request.of(topic), self.rules)
                     created.setdefault(name, document)
-                    names = tuple(document["columns"]), tuple(document["key"])
-                    table = Table(name, *names, "", self.rules)
+                    columns = dict.fromkeys(document["columns"], "")
+                    table = Table(name, columns, tuple(document["key"]), "", self.rules)
                 else:
                     hint = "--create creates it, with columns inferred from a sample of the records"
                     near = did_you_mean(name, table_names(connection))
@@ -143,6 +144,15 @@ class SqliteTarget(Target):
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
         with self._opened() as connection:
             return Ledger(connection, replay_id).entries()
+
+    def kept_rows(self, entries: Sequence[Entry], /) -> KeptRows:
+        altered: list[str] = []
+        with self._opened() as connection:
+            for topic in sorted({entry.slice.topic for entry in entries}):
+                theirs = [entry for entry in entries if entry.slice.topic == topic]
+                if (table := self._find(connection, topic)) is not None:
+                    altered += changes_since(theirs, table.columns, table.name)
+        return KeptRows(altered=altered)
 
     def compares_in_order(self, topics: Sequence[str], /) -> bool:
         with self._opened() as connection:

@@ -8,6 +8,7 @@ from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.extra_fields import ExtraFields
 from playhead.host.faults import abort_point
+from playhead.kept_rows import columns_written
 from playhead.ledger import NOT_KEPT, Entry
 from playhead.record import Record
 from playhead.records import Records
@@ -46,6 +47,8 @@ class SqliteWriter(Writer):
                 raise OtherTerms(self._ledger.replay_id, differences=[difference])
             self._ledger.refuse(account)
             details = self._insert(table, account, rows)
+            names = dict.fromkeys(name for _, row, _ in rows for name in row)
+            details |= columns_written({each: table.columns[each] for each in names})
             abort_point("sqlite.rows_written")
             self._ledger.add(account.close(details))
             abort_point("sqlite.entry_written")
