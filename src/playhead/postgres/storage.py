@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from playhead.kept_rows import KeptRows, changes_since
 from playhead.ledger import ALSO_REMOVED, UNREADABLE, Entry, LedgerUnreadable
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import place_of
+from playhead.written_rows import WrittenRows, changes_since
 
 _STORAGE = "storage"
 """In an entry's details: the table or the partitions that have its rows, and the file of each."""
@@ -26,7 +26,7 @@ def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
     return {_STORAGE: {str(oid): file for oid, file in files}}
 
 
-def kept_rows(session: Session, name: str, entries: Sequence[Entry]) -> KeptRows:
+def written_rows(session: Session, name: str, entries: Sequence[Entry]) -> WrittenRows:
     """Return what says that rows of the entries are gone, may be gone, or lost their columns."""
     tables: dict[Table, list[Entry]] = {}
     for topic in sorted({entry.slice.topic for entry in entries}):
@@ -56,7 +56,7 @@ def kept_rows(session: Session, name: str, entries: Sequence[Entry]) -> KeptRows
             lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")
         elif is_rewritten:
             doubtful.append(f"{table.place} {why} after rows were committed")
-    return KeptRows(lost, doubtful, altered)
+    return WrittenRows(lost, doubtful, altered)
 
 
 def _files(session: Session, table: Table, condition: str = "") -> list[tuple[int, int]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from playhead.errors import Refused, Unavailable
 from playhead.grammar.instant import show_ms
-from playhead.kept_rows import KeptRows
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import offsets_held, storage
@@ -33,6 +32,7 @@ from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
 from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
 from playhead.terms import OtherTerms, Terms, Whereto, differing_place
+from playhead.written_rows import WrittenRows
 
 
 @dataclass(frozen=True)
@@ -272,9 +272,9 @@ class PostgresTarget(Target):
         with self._session() as session:
             return self._ledger(session).entries(replay_id)
 
-    def kept_rows(self, entries: Sequence[Entry], /) -> KeptRows:
+    def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
         with self._session() as session:
-            return storage.kept_rows(session, self.table, entries)
+            return storage.written_rows(session, self.table, entries)
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from playhead.account import Account
 from playhead.host.faults import abort_point
-from playhead.kept_rows import columns_written
 from playhead.ledger import Entry
 from playhead.postgres import split_existing
 from playhead.postgres.compare import Comparison, rows_by
@@ -29,6 +28,7 @@ from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import SliceComparison, at_once
+from playhead.written_rows import columns_written
 
 # After this many slices without conflicts, direct COPY is tried again.
 _CLEAN_ENOUGH = 8

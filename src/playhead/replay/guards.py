@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from playhead.errors import PlayheadError, Refused
-from playhead.kept_rows import KeptRows
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.source import OutOfBounds, Source
 from playhead.target import KeepsFiles, Target
+from playhead.written_rows import WrittenRows
 
 _SHOWN = 3
 
@@ -106,7 +106,7 @@ class AlteredColumns(Refused):
 class KeepsRows(Protocol):
     """A target of rows, which vanish unseen if other programs drop, empty or alter where they lie."""
 
-    def kept_rows(self, entries: Sequence[Entry], /) -> KeptRows:
+    def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
         """Return what became of the rows of the entries."""
         ...
 
@@ -132,7 +132,7 @@ def refuse_lost_rows(
     A run is also refused if columns are not what they were: its proof would stand over rows without
     their values.
     """
-    lost, doubtful, altered = kept_rows(target, entries)
+    lost, doubtful, altered = written_rows(target, entries)
     if lost:
         raise LostRows(replay_id, reasons=lost)
     if altered and is_run:
@@ -144,9 +144,9 @@ def refuse_lost_rows(
     return notes + altered_notes(altered)
 
 
-def kept_rows(target: Target, entries: Sequence[Entry]) -> KeptRows:
+def written_rows(target: Target, entries: Sequence[Entry]) -> WrittenRows:
     """Return what became of the rows of the entries; nothing is known of a target without rows."""
-    return target.kept_rows(entries) if isinstance(target, KeepsRows) else KeptRows()
+    return target.written_rows(entries) if isinstance(target, KeepsRows) else WrittenRows()
 
 
 def altered_notes(altered: Sequence[str]) -> list[Note]:

@@ -14,7 +14,7 @@ from playhead.plan import Plan
 from playhead.proof import extra_fields_notes, extra_fields_text, unstable_text
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
-from playhead.replay.guards import altered_notes, kept_rows
+from playhead.replay.guards import altered_notes, written_rows
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.replay.samples import NO_RECORDS
@@ -167,7 +167,7 @@ def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verificatio
     found = checked(plan, run_job(job) if job.tasks else []).after(
         plan, ends.target, is_of_run=True
     )
-    return replace(found, altered=tuple(kept_rows(ends.target, entries).altered))
+    return replace(found, altered=tuple(written_rows(ends.target, entries).altered))
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:

@@ -25,7 +25,7 @@ RESERVED = ("sqlite_", "playhead_")
 """Tables whose names begin so are SQLite's and the ledger's."""
 _MARK = "playhead_mark_"
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
-_NO_KEYWORDS = re.compile(
+NO_KEYWORDS = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
 )
 _REPLACES = re.compile(r"\bON\s+CONFLICT\s+REPLACE\b", re.IGNORECASE)
@@ -122,7 +122,7 @@ class Table:
         """Return whether a constraint of the table itself removes rows that are in the way."""
         statement = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
         texts = connection.execute(statement, (self.name,)).fetchall()
-        return any(_REPLACES.search(_NO_KEYWORDS.sub(" ", text)) for (text,) in texts)
+        return any(_REPLACES.search(NO_KEYWORDS.sub(" ", text)) for (text,) in texts)
 
     def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
         """Yield what a user should know about the table; refuse a table whose rows would lack the values."""

@@ -11,7 +11,6 @@ from playhead.errors import PlayheadError, Refused, did_you_mean
 from playhead.host import file_lock, private_files
 from playhead.host.faults import abort_point
 from playhead.host.paths import state_dir
-from playhead.kept_rows import KeptRows, changes_since
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.records import Records
@@ -23,6 +22,7 @@ from playhead.sqlite.table import RESERVED, Table, creating, new_table, read_tab
 from playhead.sqlite.writer import SqliteWriter
 from playhead.target import Inspection, InspectRequest, InUse, Target, Writer
 from playhead.terms import Terms, Whereto, agreed, without_terms
+from playhead.written_rows import WrittenRows, changes_since
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,14 @@ class SqliteTarget(Target):
         with self._opened() as connection:
             return Ledger(connection, replay_id).entries()
 
-    def kept_rows(self, entries: Sequence[Entry], /) -> KeptRows:
+    def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
         altered: list[str] = []
         with self._opened() as connection:
             for topic in sorted({entry.slice.topic for entry in entries}):
                 theirs = [entry for entry in entries if entry.slice.topic == topic]
                 if (table := self._find(connection, topic)) is not None:
                     altered += changes_since(theirs, table.columns, table.name)
-        return KeptRows(altered=altered)
+        return WrittenRows(altered=altered)
 
     def compares_in_order(self, topics: Sequence[str], /) -> bool:
         with self._opened() as connection:

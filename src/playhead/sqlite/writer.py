@@ -8,19 +8,20 @@ from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.extra_fields import ExtraFields
 from playhead.host.faults import abort_point
-from playhead.kept_rows import columns_written
-from playhead.ledger import NOT_KEPT, Entry
+from playhead.ledger import ALSO_REMOVED, NOT_KEPT, Entry
 from playhead.record import Record
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.sqlite.affinity import CONVERTED, count_of
 from playhead.sqlite.compare import Comparison
 from playhead.sqlite.final_rows import FinalRows
+from playhead.sqlite.kept_rows import KeptRows
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import transaction
 from playhead.sqlite.table import REFUSED, Row, Table
 from playhead.target import SliceComparison, Writer, at_once
 from playhead.terms import OtherTerms, Whereto, differing_place
+from playhead.written_rows import columns_written
 
 WrittenRow = tuple[Record, Row, tuple[str, ...]]
 """A record, the values of the columns that it fills, and its fields that no column takes."""
@@ -76,14 +77,20 @@ class SqliteWriter(Writer):
 
     def _insert(self, table: Table, account: Account, rows: Sequence[WrittenRow]) -> dict[str, Any]:
         connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0
+        kept = KeptRows(connection, table)
         for record, row, _ in rows:
             try:
                 # A trigger or a constraint's own ON CONFLICT IGNORE may drop a row; `ignore` leaves out
                 # rows whose key exists.
-                if row and not connection.execute(table.insert([*row]), [*row.values()]).rowcount:
-                    is_ignore = table.rules.on_conflict == "ignore"
-                    is_left_alone = is_ignore and table.has_key_of(connection, row)
-                    left_alone, dropped = left_alone + is_left_alone, dropped + (not is_left_alone)
+                if not row:
+                    continue
+                if connection.execute(table.insert([*row]), [*row.values()]).rowcount:
+                    kept.add(row)
+                elif table.rules.on_conflict == "ignore" and table.has_key_of(connection, row):
+                    kept.add(row)
+                    left_alone += 1
+                else:
+                    dropped += 1
             except REFUSED as exc:
                 # ON CONFLICT ROLLBACK and RAISE(ROLLBACK) also undo the rows before this one.
                 if not connection.in_transaction:
@@ -93,8 +100,10 @@ class SqliteWriter(Writer):
                 refused += 1
                 account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
         skipped = sum(not row for _, row, _ in rows)
+        lost, also_removed = kept.missing()
+        dropped += lost
         counts = {NOT_KEPT: skipped + dropped, "refused": refused + dropped}
-        counts["left_alone"] = left_alone
+        counts |= {"left_alone": left_alone, ALSO_REMOVED: also_removed}
         refused_offsets = account.refused_offsets
         extra = ExtraFields.counted(
             names for record, _, names in rows if record.offset not in refused_offsets

@@ -12,7 +12,7 @@ _COLUMNS = "columns"
 _SCHEMA = re.compile(r'^(?:"(?:[^"]|"")*"|[^"\s.(]+)\.')
 
 
-class KeptRows(NamedTuple):
+class WrittenRows(NamedTuple):
     """What became of the rows of entries since they were committed."""
 
     lost: Sequence[str] = ()
