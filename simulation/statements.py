@@ -102,12 +102,15 @@ def _release(link: Link, _: Any, __: Any) -> Answer:
     return [], -1
 
 
-@shape(r"SELECT set_config.*")
+@shape(r"SELECT pg_catalog\.set_config.*")
 def _set_config(link: Link, _: Any, __: Any) -> Answer:
     return [("",)], -1
 
 
-@shape(r"SELECT current_setting\('server_version_num'\)::int8, current_setting\('lock_timeout'\)")
+@shape(
+    r"SELECT pg_catalog\.current_setting\('server_version_num'\)::int8, "
+    r"pg_catalog\.current_setting\('lock_timeout'\)"
+)
 def _version(link: Link, _: Any, __: Any) -> Answer:
     return [(180_000, "60s")], -1
 
@@ -142,7 +145,10 @@ def _lock(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
 # --- the catalog
 
 
-@shape(r"SELECT system_identifier::text, current_database\(\)::text FROM pg_control_system\(\)")
+@shape(
+    r"SELECT system_identifier::text, pg_catalog\.current_database\(\)::text "
+    r"FROM pg_catalog\.pg_control_system\(\)"
+)
 def _identity(link: Link, _: Any, __: Any) -> Answer:
     return [(link.base.system, "d")], -1
 
@@ -154,7 +160,7 @@ def _place(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     return ([found] if found in link.base.tables else []), -1
 
 
-@shape(r"SELECT current_schema\(\)::text")
+@shape(r"SELECT pg_catalog\.current_schema\(\)::text")
 def _schema(link: Link, _: Any, __: Any) -> Answer:
     return [("public",)], -1
 
@@ -184,7 +190,7 @@ _TYPES = {
 }
 
 
-@shape(r"SELECT a\.attname::text, format_type.*")
+@shape(r"SELECT a\.attname::text, pg_catalog\.format_type.*")
 def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     table = next(each for each in link.base.tables.values() if each.oid == parameters[0])
     rows = []
@@ -195,7 +201,7 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     return rows, -1
 
 
-@shape(r"SELECT array_to_json\(array_agg\(a\.attname.*")
+@shape(r"SELECT pg_catalog\.array_to_json\(pg_catalog\.array_agg\(a\.attname.*")
 def _keys(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     table = next(each for each in link.base.tables.values() if each.oid == parameters[0])
     return ([(json.dumps(table.key, separators=(",", ":")), True, True)] if table.key else []), -1
@@ -206,7 +212,7 @@ def _recovery(link: Link, _: Any, __: Any) -> Answer:
     return [(False,)], -1
 
 
-@shape(r"SELECT current_setting\('session_replication_role'\)")
+@shape(r"SELECT pg_catalog\.current_setting\('session_replication_role'\)")
 def _replication_role(link: Link, _: Any, __: Any) -> Answer:
     return [("origin",)], -1
 

@@ -82,7 +82,9 @@ def _overlap(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     return met[:1], -1
 
 
-@shape(rf"SELECT count\(\*\) > 0, .* FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 .*")
+@shape(
+    rf"SELECT pg_catalog\.count\(\*\) > 0, .* FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 .*"
+)
 def _others(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     replay, topic, partition, start = parameters
     found = [

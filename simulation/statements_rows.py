@@ -103,7 +103,9 @@ def _sweep_nulls(link: Link, match: Any, _: Any) -> Answer:
     return bad, len(bad)
 
 
-@shape(r"DELETE FROM (playhead_\w+) WHERE NOT \((?P<tests>pg_input_is_valid.*?)\) RETURNING .*")
+@shape(
+    r"DELETE FROM (playhead_\w+) WHERE NOT \((?P<tests>pg_catalog\.pg_input_is_valid.*?)\) RETURNING .*"
+)
 def _sweep_invalid(link: Link, match: Any, _: Any) -> Answer:
     rows = _temporary(link, match[1])
     tests = re.findall(rf"pg_input_is_valid\({_NAME}::text, '([\w ]+)'\)", match["tests"])
@@ -164,7 +166,7 @@ def _insert(link: Link, match: Any, _: Any) -> Answer:
 
 @shape(
     rf"WITH written AS \({_INTO}{_CHOSEN}{_MEETING} RETURNING \(t\.xmax = 0\) AS is_new\) "
-    r"SELECT count\(\*\) FILTER \(WHERE is_new\), count\(\*\) FROM written w"
+    r"SELECT pg_catalog\.count\(\*\) FILTER \(WHERE is_new\), pg_catalog\.count\(\*\) FROM written w"
 )
 def _insert_counted(link: Link, match: Any, _: Any) -> Answer:
     inserted, updated = _written(link, match)

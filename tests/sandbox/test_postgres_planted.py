@@ -3,21 +3,29 @@
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import conninfo
 
+from playhead.cli.app import main
+from playhead.files.target import FilesTarget
 from playhead.postgres.own_table import NoLedger
 from playhead.postgres.query_marks import MARKS
 from playhead.postgres.replay_server import PostgresServer
 from playhead.postgres.target import PostgresTarget
+from playhead.record import Slice
 from playhead.records import Records
+from playhead.replay import api
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
 from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
+from tests.fix_archives import commit
+from tests.fix_archives import record as on_tape
 from tests.sandbox.postgres_table import record
+from tests.unit.standbys import NoEngine
 
 LEDGER = """
 CREATE SCHEMA playhead_ledger;
@@ -203,6 +211,74 @@ def test_a_ledger_of_someone_trusted_works(planted: Planted, owner: str) -> None
         planted.run(
             f"REASSIGN OWNED BY {group} TO CURRENT_USER; DROP OWNED BY {group}; DROP ROLE {group}"
         )
+
+
+TAKEN = {
+    "has_database_privilege(name, text) RETURNS bool": "true",
+    "has_table_privilege(oid, text) RETURNS bool": "true",
+    "has_schema_privilege(oid, text) RETURNS bool": "true",
+    "has_schema_privilege(name, text) RETURNS bool": "true",
+    "current_setting(varchar) RETURNS text": "'0'",
+    "set_config(varchar, varchar, bool) RETURNS text": "$2",
+    "unnest(int2[]) RETURNS int2": "$1[1]",
+    "array_to_json(text[]) RETURNS json": "'[]'",
+    "format(text, name, name) RETURNS text": "$2",
+    "format_type(oid, int4) RETURNS text": "'text'",
+    "quote_literal(varchar) RETURNS text": "$1",
+    "concat_ws(text, text) RETURNS text": "$2",
+    "sum(int8) RETURNS numeric": "1",
+    "get_bit(bit, int4) RETURNS int4": "1",
+    "to_timestamp(numeric) RETURNS timestamptz": "now()",
+    "lag(text) RETURNS text": "$1",
+    "pg_input_is_valid(text, varchar) RETURNS bool": "true",
+}
+COLUMNS = "(id int8 PRIMARY KEY, v varchar, n numeric, _partition int4, _offset int8, _timestamp timestamptz)"
+
+
+def test_no_function_of_a_stranger_is_called(
+    planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted.run(
+        f"DROP TABLE laps; CREATE TABLE public.laps {COLUMNS}; GRANT CREATE ON SCHEMA public TO PUBLIC"
+    )
+    for signature, result in TAKEN.items():
+        planted.plant(
+            f"CREATE FUNCTION public.{signature} LANGUAGE plpgsql AS "
+            f"$f$BEGIN INSERT INTO public.called VALUES ('{signature}'); RETURN {result}; END$f$"
+        )
+    played_without_engine(tmp_path, monkeypatch, planted.url)
+    replay = ("replay", "json:tape", "postgres:public.laps", "--yes", "--id", "r")
+    rules = ("--on-conflict", "update", "--key", "id", "--on-error", "skip")
+    assert code_of(*replay, *rules, "--dry-run") == 0
+    assert planted.run("SELECT to_regclass('playhead_ledger.entries')") == [(None,)]
+    assert code_of(*replay, *rules) == 0
+    assert code_of("verify", "r") == 0
+    assert code_of("gaps", "json:tape", "postgres:public.laps") == 4, "five rows were replaced"
+    assert code_of("gaps", "json:tape", "postgres:public.laps", "--by", "key", "--key", "id") == 0
+    made = ("replay", "json:tape", "postgres:public.new", "--yes", "--id", "s", "--create")
+    assert code_of(*made) == 0
+    assert code_of("verify", "s") == 0
+    assert planted.calls == []
+
+
+def played_without_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Go to a folder with a tape of records, which commands play in this process."""
+    monkeypatch.setattr(api, "_engine", lambda configuration, *_, **__: NoEngine(configuration))
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.chdir(tmp_path)
+    values = [b'{"id": %d, "v": "x", "n": 1.5}' % (n % 15) for n in range(20)]
+    with FilesTarget("tape", "json").open("tape") as writer:
+        commit(
+            writer, Slice("t", 0, 0, 20), [on_tape(n, value=each) for n, each in enumerate(values)]
+        )
+
+
+def code_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    return int(end.value.code or 0)
 
 
 def test_the_creator_of_a_role_does_not_trust_it(planted: Planted) -> None:

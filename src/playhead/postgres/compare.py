@@ -128,7 +128,7 @@ class Comparison:
         compared = (
             f"SELECT e.{_ORDER} AS o, {row_text('e', fields)} AS wanted, "  # noqa: S608
             f"{row_text('t', fields)} AS there, t.{named(self._by[0])} IS NOT NULL AS is_there, "
-            f"row_number() OVER (PARTITION BY e.{_ORDER}) AS n, {differing(fields)} AS columns "
+            f"pg_catalog.row_number() OVER (PARTITION BY e.{_ORDER}) AS n, {differing(fields)} AS columns "
             f"FROM {WANTED} e LEFT JOIN {table} t ON {same}"
         )
         return (
@@ -153,7 +153,7 @@ class Comparison:
             f"{unless_refused(table, [(self._entry.slice, self._refused)])}"
             f"{self._ledger.unless_others(self._replay_id, table)}"
         )
-        [(count,)] = self._session.run(f"SELECT count(*) FROM ({there}) x")  # noqa: S608
+        [(count,)] = self._session.run(f"SELECT pg_catalog.count(*) FROM ({there}) x")  # noqa: S608
         if not count:
             return 0, []
         found = self._session.run(f"SELECT o FROM ({there}) x ORDER BY 1 LIMIT {SHOWN}")  # noqa: S608
@@ -178,8 +178,8 @@ def difference(
 
 
 _COUNTS = f"""
-SELECT count(*) FILTER (WHERE n = 1), count(*) FILTER (WHERE n = 1 AND what IS NULL),
-       count(*) FILTER (WHERE what IS NOT NULL), count(*) FILTER (WHERE held IS NOT NULL),
+SELECT pg_catalog.count(*) FILTER (WHERE n = 1), pg_catalog.count(*) FILTER (WHERE n = 1 AND what IS NULL),
+       pg_catalog.count(*) FILTER (WHERE what IS NOT NULL), pg_catalog.count(*) FILTER (WHERE held IS NOT NULL),
        {checksum("wanted", "n = 1")}, {checksum("held", "true")}
 FROM {_JUDGED}
 """  # noqa: S608 - ours

@@ -94,9 +94,10 @@ class AppendedRows:
         tombstones = sum(count for _, _, count, _ in slices)
         unshown = [offset for *_, offsets in slices for offset in offsets]
         [(expected, different, unknown, found, wanted_sum, held_sum)] = self._session.run(
-            "SELECT count(*) FILTER (WHERE n = 1), "  # noqa: S608
-            "count(*) FILTER (WHERE what IN ('missing', 'changed', 'extra')), "
-            "count(*) FILTER (WHERE what IN ('more', 'open')), count(*) FILTER (WHERE held IS NOT NULL), "
+            "SELECT pg_catalog.count(*) FILTER (WHERE n = 1), "  # noqa: S608
+            "pg_catalog.count(*) FILTER (WHERE what IN ('missing', 'changed', 'extra')), "
+            "pg_catalog.count(*) FILTER (WHERE what IN ('more', 'open')), "
+            "pg_catalog.count(*) FILTER (WHERE held IS NOT NULL), "
             f"{checksum('wanted', 'n = 1')}, {checksum('held', 'true')} "
             f"FROM {_JUDGED} WHERE place = {place}"
         )
@@ -105,7 +106,7 @@ class AppendedRows:
             f"AND what IS NOT NULL ORDER BY what IN ('more', 'open'), o LIMIT {SHOWN}"
         )
         [(same,)] = self._session.run(
-            f"SELECT count(*) FROM {_JUDGED} WHERE place = {place} AND n = 1 AND what IS NULL"  # noqa: S608
+            f"SELECT pg_catalog.count(*) FROM {_JUDGED} WHERE place = {place} AND n = 1 AND what IS NULL"  # noqa: S608
         )
         differences = [self._difference(last, *row) for row in shown]
         table = str(self._table.place)
@@ -148,7 +149,7 @@ class AppendedRows:
         compared = (
             f"SELECT e.{_PLACE} AS place, e.{_ORDER} AS o, {texts[0]} AS wanted, {texts[1]} AS there, "  # noqa: S608
             f"t.{named(by[0])} IS NOT NULL AS is_there, {differing(self._fields, by)} AS columns, "
-            f"row_number() OVER (PARTITION BY e.{_PLACE}, e.{_ORDER}) AS n "
+            f"pg_catalog.row_number() OVER (PARTITION BY e.{_PLACE}, e.{_ORDER}) AS n "
             f"FROM {self._name} e LEFT JOIN {self._table.place.quoted} t ON {same}"
         )
         return (
@@ -160,7 +161,7 @@ class AppendedRows:
 
     def _by_all(self) -> str:
         """Compare how often each row exists, by the columns that all rows name."""
-        common = f"(SELECT bit_and({_BITS}) FROM {self._name})"  # noqa: S608
+        common = f"(SELECT pg_catalog.bit_and({_BITS}) FROM {self._name})"  # noqa: S608
         [(bits, is_common)] = self._session.run(
             f"SELECT {common}::text, NOT EXISTS (SELECT FROM {self._name} WHERE {_BITS} <> {common})"  # noqa: S608
         )
@@ -171,12 +172,10 @@ class AppendedRows:
         )
         rows = (
             f"SELECT e.{_PLACE} AS place, e.{_ORDER} AS o, {wanted} AS wanted, "  # noqa: S608
-            f"row_number() OVER (PARTITION BY {wanted} ORDER BY e.{_PLACE}, e.{_ORDER}) AS nth, "
-            f"count(*) OVER (PARTITION BY {wanted}) AS needed FROM {self._name} e"
+            f"pg_catalog.row_number() OVER (PARTITION BY {wanted} ORDER BY e.{_PLACE}, e.{_ORDER}) AS nth, "
+            f"pg_catalog.count(*) OVER (PARTITION BY {wanted}) AS needed FROM {self._name} e"
         )
-        has = (
-            f"SELECT {there} AS held, count(*) AS many FROM {self._table.place.quoted} t GROUP BY 1"  # noqa: S608
-        )
+        has = f"SELECT {there} AS held, pg_catalog.count(*) AS many FROM {self._table.place.quoted} t GROUP BY 1"  # noqa: S608
         doubt = "NULL" if is_common else "'open'"
         return (
             f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS SELECT place, o, 1 AS n, wanted, "  # noqa: S608

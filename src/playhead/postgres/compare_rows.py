@@ -174,15 +174,15 @@ class Judgement:
             f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
             f"{differing(self._fields, self._rows.key)} AS columns, "
             f"{self._allowed(words)} AS allowed, {self._is_later()} AS is_later, "
-            f"{self._is_taken()} AS is_taken, dense_rank() OVER (ORDER BY {key}) AS k, "
-            f"row_number() OVER ({words}, e.{_PLACE}) AS n "
+            f"{self._is_taken()} AS is_taken, pg_catalog.dense_rank() OVER (ORDER BY {key}) AS k, "
+            f"pg_catalog.row_number() OVER ({words}, e.{_PLACE}) AS n "
             f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same}"
         )
         matches = "allowed AND (gone AND NOT is_there OR wanted = held)"
         return (
             f"CREATE TEMPORARY TABLE {_PAIRS} ON COMMIT DROP AS "  # noqa: S608
             f"SELECT *, coalesce({matches}, false) AS matches, "
-            "row_number() OVER (PARTITION BY k ORDER BY n, "
+            "pg_catalog.row_number() OVER (PARTITION BY k ORDER BY n, "
             f"coalesce({matches}, false) DESC, allowed DESC, place) AS rank FROM ({pairs}) p"
         )
 
@@ -190,9 +190,10 @@ class Judgement:
         """Create the judgement of each key, on its first row; excuses are limited by the slice's counts."""
         key = "OVER (PARTITION BY k)"
         of_key = (
-            f"SELECT *, bool_or(matches) {key} AS is_same, max(n) {key} > 1 AS is_double, "  # noqa: S608
-            f"min(place) {key} <> max(place) {key} AS is_shared, bool_or(mixed) {key} AS is_mixed, "
-            f"bool_or(gone) {key} AS may_be_gone, bool_and(is_later) {key} AS is_after_all "
+            f"SELECT *, pg_catalog.bool_or(matches) {key} AS is_same, pg_catalog.max(n) {key} > 1 AS is_double, "  # noqa: S608
+            f"pg_catalog.min(place) {key} <> pg_catalog.max(place) {key} AS is_shared, "
+            f"pg_catalog.bool_or(mixed) {key} AS is_mixed, "
+            f"pg_catalog.bool_or(gone) {key} AS may_be_gone, pg_catalog.bool_and(is_later) {key} AS is_after_all "
             f"FROM {_PAIRS} r"
         )
         why = (
@@ -205,7 +206,7 @@ class Judgement:
         )
         judged = f"SELECT *, {why} AS why FROM ({of_key}) q WHERE rank = 1"  # noqa: S608
         excused = (
-            "SELECT j.*, row_number() OVER (PARTITION BY l.place, l.first, j.why, j.gone ORDER BY j.o) "  # noqa: S608
+            "SELECT j.*, pg_catalog.row_number() OVER (PARTITION BY l.place, l.first, j.why, j.gone ORDER BY j.o) "  # noqa: S608
             "AS turn, CASE WHEN j.gone THEN l.spared ELSE l.met END AS excuses "
             f"FROM ({judged}) j LEFT JOIN LATERAL (SELECT * FROM {_SLICES} l WHERE l.place = j.place "
             "AND l.first <= j.o AND j.why IN ('met', 'later') ORDER BY l.first DESC LIMIT 1) l ON true"
@@ -247,7 +248,7 @@ class Judgement:
         numbers = [str(in_order.index(place)) for place in self._rows.places]
         order = f"(ARRAY[{', '.join(numbers)}])[e.{_PLACE} + 1]"
         latest = f"ORDER BY {self._effective()} DESC NULLS LAST, {order} DESC"
-        return f"dense_rank() OVER ({words} {latest}) = 1"
+        return f"pg_catalog.dense_rank() OVER ({words} {latest}) = 1"
 
     def _is_later(self) -> str:
         if self._rule != "newer":
@@ -288,10 +289,10 @@ class Judgement:
     def _tallies(self) -> dict[int, _Tally]:
         once = "rank = 1"
         statement = (
-            "SELECT place, coalesce(sum(records) FILTER (WHERE n = 1 AND what = 'same'), 0)::int8, "  # noqa: S608
-            "coalesce(sum(records) FILTER (WHERE n = 1 AND what NOT IN ('same', 'unknown')), 0)::int8, "
-            "coalesce(sum(records) FILTER (WHERE n = 1 AND what = 'unknown'), 0)::int8, "
-            f"count(*) FILTER (WHERE is_there AND ({once} OR n > 1)), "
+            "SELECT place, coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what = 'same'), 0)::int8, "  # noqa: S608
+            "coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what NOT IN ('same', 'unknown')), 0)::int8, "
+            "coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what = 'unknown'), 0)::int8, "
+            f"pg_catalog.count(*) FILTER (WHERE is_there AND ({once} OR n > 1)), "
             f"{checksum('wanted', f'{once} AND NOT gone')}, "
             f"{checksum('held', f'is_there AND ({once} OR n > 1)')} "
             f"FROM {_JUDGED} GROUP BY place"
@@ -320,7 +321,7 @@ class Judgement:
         refused = unless_refused(table, ((it.entry.slice, it.refused) for it in self._rows.slices))
         rows = self._session.run(
             f"SELECT t.{named(TOPIC)}::text, {number(table, PARTITION)}::int8, "  # noqa: S608
-            f"min({number(table, OFFSET)})::int8, count(*) FROM {table.place.quoted} t "
+            f"pg_catalog.min({number(table, OFFSET)})::int8, pg_catalog.count(*) FROM {table.place.quoted} t "
             f"WHERE {inside(table, self._rows.spans())}{refused} "
             f"AND NOT EXISTS (SELECT FROM {self._rows.name} e WHERE {same})"
             f"{self._ledger.unless_others(self._replay_id, table)} GROUP BY 1, 2"

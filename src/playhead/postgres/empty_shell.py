@@ -23,7 +23,7 @@ _BASES: Final = {
 _UNTOUCHED = """
 SELECT c.relacl IS NULL AND c.reloptions IS NULL AND pg_catalog.pg_has_role(c.relowner, 'USAGE')
        AND pg_catalog.obj_description(c.oid, 'pg_class') IS NULL
-       AND (SELECT count(*) = 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid)
+       AND (SELECT pg_catalog.count(*) = 1 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid)
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k
                        WHERE c.oid IN (k.conrelid, k.confrelid) AND k.contype NOT IN ('p', 'n'))
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel p WHERE p.prrelid = c.oid)

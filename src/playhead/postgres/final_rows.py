@@ -136,11 +136,11 @@ class _Taken:
     def take(self) -> None:
         merge, run = self._stage.merge, self._session.run
         run(make_wanted(merge, self._layout, is_update=self._is_update))
-        [(rows,)] = run(f"SELECT count(*) FROM {WANTED}")  # noqa: S608
+        [(rows,)] = run(f"SELECT pg_catalog.count(*) FROM {WANTED}")  # noqa: S608
         superseded = self._bury() if self._stage.has_tombstones else 0
         parts = run(
             f"SELECT {_LAYER}::int8, {_FORM}::int8 FROM {WANTED} GROUP BY {_LAYER}, {_FORM} "  # noqa: S608
-            f"ORDER BY {_LAYER}, min({_ORDER})"
+            f"ORDER BY {_LAYER}, pg_catalog.min({_ORDER})"
         )
         taken = sum(self._put(layer, form) for layer, form in parts)
         self._into.has_forms |= bool(merge.forms)
@@ -182,13 +182,13 @@ class _Taken:
         key = f"(PARTITION BY {self._keys})"
         chosen = (
             f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, false, "  # noqa: S608
-            f"count(*) OVER {key}, {self._is_mixed()}, {_BITS}, {', '.join(columns)} FROM {WANTED} "
+            f"pg_catalog.count(*) OVER {key}, {self._is_mixed()}, {_BITS}, {', '.join(columns)} FROM {WANTED} "
             f"WHERE {_LAYER} = {layer} AND {_FORM} = {form} ORDER BY {self._keys}, {self._wins()}"
         )
         [(taken,)] = self._session.run(
             f"WITH put AS (INSERT INTO {self._into.name} AS s ({names}) {chosen} "  # noqa: S608
             f"ON CONFLICT ({self._keys}, {_PLACE}) DO UPDATE SET {own}, {', '.join(sets)} "
-            f"RETURNING s.{_LAST}) SELECT count(*) FROM put "
+            f"RETURNING s.{_LAST}) SELECT pg_catalog.count(*) FROM put "
             f"WHERE {_LAST} >= {self._compared.entry.slice.from_offset}"
         )
         return int(taken)
@@ -242,7 +242,7 @@ class _Taken:
         )
         chosen = (
             f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, true, {_AT}, "  # noqa: S608
-            f"count(*) OVER (PARTITION BY {self._keys}), {self._is_mixed()}, "
+            f"pg_catalog.count(*) OVER (PARTITION BY {self._keys}), {self._is_mixed()}, "
             f"{nothing}, {self._keys} FROM {GONE} ORDER BY {self._keys}, {order}"
         )
         self._session.run(
@@ -264,10 +264,10 @@ class _Taken:
         [(count,)] = self._session.run(
             f"WITH lost AS (DELETE FROM {WANTED} w USING {GONE} g WHERE {same} AND {later} "  # noqa: S608
             f"RETURNING {', '.join(f'w.{name}' for name in keys)}), "
-            f"numbers AS (SELECT {self._keys}, count(*) AS n FROM lost GROUP BY {self._keys}), "
+            f"numbers AS (SELECT {self._keys}, pg_catalog.count(*) AS n FROM lost GROUP BY {self._keys}), "
             f"noted AS (UPDATE {self._into.name} s SET {_COUNT} = s.{_COUNT} + n.n FROM numbers n "
             f"WHERE {theirs} AND s.{_PLACE} = {self._compared.place} RETURNING n.n) "
-            "SELECT coalesce(sum(n), 0)::int8 FROM noted"
+            "SELECT coalesce(pg_catalog.sum(n), 0)::int8 FROM noted"
         )
         return int(count)
 

@@ -79,7 +79,7 @@ class MissingRows:
         """Return how many records were looked for, which are missing, and how many a row from elsewhere is for."""
         no_key = " OR ".join(f"e.{named(name)} IS NULL" for name in self._by)
         [(expected, without_key)] = self._session.run(
-            f"SELECT count(*), count(*) FILTER (WHERE {no_key}) FROM {EXPECTED} e"  # noqa: S608
+            f"SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE {no_key}) FROM {EXPECTED} e"  # noqa: S608
         )
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._by)
         older = self._older()

@@ -89,8 +89,8 @@ def _refuse_missing_privileges(session: Session, subject: Subject) -> None:
     needed += ["UPDATE"] if habits.rule in ("newer", "update") else []
     needed += ["DELETE"] if habits.tombstones == "delete" else []
     [(user, has_usage, *has)] = session.run(
-        "SELECT current_user::text, has_schema_privilege($1, 'USAGE'), "
-        + ", ".join(f"has_table_privilege($2::int8::oid, '{each}')" for each in needed),
+        "SELECT current_user::text, pg_catalog.has_schema_privilege($1, 'USAGE'), "
+        + ", ".join(f"pg_catalog.has_table_privilege($2::int8::oid, '{each}')" for each in needed),
         (table.place.schema, table.oid),
     )
     missing = [each for each, is_there in zip(needed, has, strict=True) if not is_there]
@@ -320,7 +320,7 @@ def _notes_of_table(subject: Subject) -> Iterator[Note]:
 
 def _notes_of_session(session: Session, subject: Subject) -> Iterator[Note]:
     """Return a note for a role whose rows are not checked: not changed here, since only a superuser may."""
-    [(role,)] = session.run("SELECT current_setting('session_replication_role')")
+    [(role,)] = session.run("SELECT pg_catalog.current_setting('session_replication_role')")
     if role == "replica":
         text = f"session_replication_role of this user is replica: rows of {subject.table.place} are written "
         text += "without its foreign keys and triggers"

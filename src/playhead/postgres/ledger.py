@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     from_offset bigint NOT NULL,
     to_offset bigint NOT NULL,
     entry jsonb NOT NULL,
-    committed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    committed_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     PRIMARY KEY (replay, topic, partition, from_offset)
 )
 """
@@ -138,7 +138,7 @@ class Ledger:
         whole = joined(self._entry(found[0][0]), entry)
         self._session.run(
             f"UPDATE {self._table.quoted} SET to_offset = $5, entry = $6::text::jsonb, "  # noqa: S608
-            "committed_at = clock_timestamp() WHERE replay = $1 AND topic = $2 "
+            "committed_at = pg_catalog.clock_timestamp() WHERE replay = $1 AND topic = $2 "
             "AND partition = $3::int8 AND from_offset = $4",
             _row(replay_id, whole),
         )

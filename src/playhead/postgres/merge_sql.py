@@ -96,17 +96,15 @@ class MergeSql:
         order = f"(PARTITION BY {self._keys()} ORDER BY {_ORDER})"
         changes = (
             f"SELECT {_ORDER} AS o, {self._keys_as()}, "  # noqa: S608
-            f"coalesce(({_FORM} <> lag({_FORM}) OVER {order})::int, 0) AS n FROM {STAGE} s"
+            f"coalesce(({_FORM} <> pg_catalog.lag({_FORM}) OVER {order})::int, 0) AS n FROM {STAGE} s"
         )
         keys = ", ".join(f"k{number}" for number in range(len(self.key)))
-        layers = f"SELECT o, sum(n) OVER (PARTITION BY {keys} ORDER BY o) AS n FROM ({changes}) c"  # noqa: S608
+        layers = f"SELECT o, pg_catalog.sum(n) OVER (PARTITION BY {keys} ORDER BY o) AS n FROM ({changes}) c"  # noqa: S608
         return f"UPDATE {STAGE} s SET {_LAYER} = l.n FROM ({layers}) l WHERE l.o = s.{_ORDER}"  # noqa: S608
 
     def parts(self) -> str:
         """Return layers and forms of staged rows, in the order of writing."""
-        return (
-            f"SELECT {_LAYER}, {_FORM} FROM {STAGE} GROUP BY 1, 2 ORDER BY {_LAYER}, min({_ORDER})"  # noqa: S608
-        )
+        return f"SELECT {_LAYER}, {_FORM} FROM {STAGE} GROUP BY 1, 2 ORDER BY {_LAYER}, pg_catalog.min({_ORDER})"  # noqa: S608
 
     def index_parts(self) -> str:
         return f"CREATE INDEX ON {STAGE} ({_LAYER}, {_FORM})"
@@ -139,7 +137,7 @@ class MergeSql:
         returned, is_new = self._newness()
         return (
             f"WITH written AS ({statement} RETURNING {returned}) "  # noqa: S608
-            f"SELECT count(*) FILTER (WHERE {is_new}), count(*){self._due(some)} FROM written w"
+            f"SELECT pg_catalog.count(*) FILTER (WHERE {is_new}), pg_catalog.count(*){self._due(some)} FROM written w"
         )
 
     def _due(self, some: str) -> str:
@@ -152,8 +150,8 @@ class MergeSql:
         rows = f"FROM ({self._chosen(held, some)}) c"
         there = f"SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'c')}"
         changed = f"EXISTS ({there} AND {self._changes('c')})" if self._others() else "false"
-        new = f"(SELECT count(*) {rows} WHERE NOT EXISTS ({there}))"
-        return f", {new}, (SELECT count(*) {rows} WHERE {changed})"
+        new = f"(SELECT pg_catalog.count(*) {rows} WHERE NOT EXISTS ({there}))"
+        return f", {new}, (SELECT pg_catalog.count(*) {rows} WHERE {changed})"
 
     def _of_part(self, first: int, last: int) -> str:
         some = _some(first, last)
@@ -195,7 +193,7 @@ class MergeSql:
             f"SELECT FROM {self.place.quoted} t WHERE {self.same('t', 'g')}{self._unless_later()}"
         )
         rows = f"SELECT DISTINCT {keys} FROM {GONE} g WHERE EXISTS ({there})"  # noqa: S608
-        return f"SELECT count(*) FROM ({rows}) n"  # noqa: S608
+        return f"SELECT pg_catalog.count(*) FROM ({rows}) n"  # noqa: S608
 
     def _unless_later(self) -> str:
         if self.rule != "newer":
@@ -237,11 +235,11 @@ class MergeSql:
         """Return how many keys of staged rows the table lacks."""
         there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
         rows = f"SELECT DISTINCT {self._keys_as()} FROM {STAGE} s WHERE NOT {there}"  # noqa: S608
-        return f"SELECT count(*) FROM ({rows}) n"  # noqa: S608
+        return f"SELECT pg_catalog.count(*) FROM ({rows}) n"  # noqa: S608
 
     def known(self) -> str:
         """Remove staged rows whose key exists in the table or earlier in the stage; return their offsets."""
-        places = f"row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"
+        places = f"pg_catalog.row_number() OVER (PARTITION BY {self._keys()} ORDER BY {_ORDER})"
         again = f"SELECT o FROM (SELECT {_ORDER} AS o, {places} AS n FROM {STAGE} s) a WHERE n > 1"  # noqa: S608
         there = f"EXISTS (SELECT FROM {self.place.quoted} t WHERE {self.same('t', 's')})"
         return (
@@ -289,8 +287,8 @@ class MergeSql:
         held, column = self._held(field), field.column
         if column.base == "varchar" and column.base_modifier > 4:
             most = column.base_modifier - 4
-            is_padded = f"rtrim(substr({held}, {most + 1}), ' ') = ''"
-            return f"CASE WHEN {is_padded} THEN left({held}, {most}) ELSE {held} END"
+            is_padded = f"pg_catalog.rtrim(pg_catalog.substr({held}, {most + 1}), ' ') = ''"
+            return f"CASE WHEN {is_padded} THEN pg_catalog.left({held}, {most}) ELSE {held} END"
         if column.base in _CUT:
             return f"{held}::{column.base_type}"
         if column.base == "varchar" or column.type == column.base_type:

@@ -87,7 +87,7 @@ def refuse_nothing_to_infer(place: TableName, topic: str, samples: Sequence[Reco
 def refuse_place(session: Session, place: TableName) -> None:
     """Return when the schema of a new table is there and the user may create tables in it."""
     found = session.run(
-        "SELECT has_schema_privilege(n.oid, 'CREATE'), current_user::text "
+        "SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE'), current_user::text "
         "FROM pg_catalog.pg_namespace n WHERE n.nspname = $1",
         (place.schema,),
     )

@@ -22,7 +22,7 @@ _MOST_RUNS = 1_000_000
 # There are few words compared with rows, but the server cannot estimate that: by default it may
 # sort all rows in one process.
 _SETTINGS = """
-SELECT set_config(name, wanted, true) FROM pg_catalog.pg_settings JOIN (VALUES
+SELECT pg_catalog.set_config(name, wanted, true) FROM pg_catalog.pg_settings JOIN (VALUES
     ('enable_sort', 'off'), ('enable_incremental_sort', 'off'), ('parallel_tuple_cost', '0'),
     ('work_mem', '256MB')
 ) ours (name, wanted) USING (name)
@@ -174,16 +174,16 @@ class _Asked:
         partition, offset = self._number(PARTITION), self._number(OFFSET)
         words = (
             f"SELECT {partition} AS p, {offset} >> {_SHIFT} AS w, "  # noqa: S608 - quoted names
-            f"bit_or(1::int8 << ({offset} & {_MASK})::int4) AS bits, count(*) AS n "
+            f"pg_catalog.bit_or(1::int8 << ({offset} & {_MASK})::int4) AS bits, pg_catalog.count(*) AS n "
             f"FROM {self.table.place.quoted} WHERE {self._where(spans)} GROUP BY 1, 2"
         )
         runs = (
-            "SELECT p, w, bits, n, w - row_number() OVER (PARTITION BY p, bits ORDER BY w) AS run "  # noqa: S608
+            "SELECT p, w, bits, n, w - pg_catalog.row_number() OVER (PARTITION BY p, bits ORDER BY w) AS run "  # noqa: S608
             f"FROM ({words}) words"
         )
         return (
-            "SELECT p::int8, min(w)::int8, (max(w) + 1)::int8, bits::int8, sum(n)::int8 "  # noqa: S608
-            f"FROM ({runs}) runs GROUP BY p, bits, run ORDER BY 1, 2 LIMIT {_MOST_RUNS + 1}"
+            "SELECT p::int8, pg_catalog.min(w)::int8, (pg_catalog.max(w) + 1)::int8, bits::int8, "  # noqa: S608
+            f"pg_catalog.sum(n)::int8 FROM ({runs}) runs GROUP BY p, bits, run ORDER BY 1, 2 LIMIT {_MOST_RUNS + 1}"
         )
 
     def _where(self, spans: Sequence[Slice]) -> str:
@@ -221,7 +221,7 @@ class _Asked:
             return
         column = self.table.column(TIMESTAMP)
         base = column.base if column is not None else None
-        instant = f"to_timestamp({self.until_ms} / 1000.0)"
+        instant = f"pg_catalog.to_timestamp({self.until_ms} / 1000.0)"
         if base == "timestamptz":
             yield f"{named(TIMESTAMP)} < {instant}"
         elif base == "timestamp":  # rows have UTC in it

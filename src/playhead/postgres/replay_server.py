@@ -31,7 +31,7 @@ _GRANT: Final = "user or an administrator: GRANT the rights that are missing"
 _GONE_WITHIN_S: Final = 20.0
 _ENDED: Final = (
     "SELECT pid::int8 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted "
-    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
+    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) "
     "AND ((l.classid::int8 << 32) | l.objid::int8) = {key} AND l.objsubid = 1 "
     "AND l.pid <> pg_catalog.pg_backend_pid()"
 )
@@ -69,10 +69,12 @@ class PostgresControl(Control):
     def facts(self) -> ServerFacts:
         with self._session() as session:
             [(version, database, user, free, is_standby, has_escapes)] = session.run(
-                "SELECT current_setting('server_version'), current_database()::text, current_user::text, "
-                "current_setting('max_connections')::int8 "
-                "- current_setting('superuser_reserved_connections')::int8 "
-                "- (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend'), "
+                "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_database()::text, "
+                "current_user::text, "
+                "pg_catalog.current_setting('max_connections')::int8 "
+                "- pg_catalog.current_setting('superuser_reserved_connections')::int8 "
+                "- (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity "
+                "WHERE backend_type = 'client backend'), "
                 "pg_catalog.pg_is_in_recovery(), "
                 "(SELECT reset_val = 'off' FROM pg_catalog.pg_settings "
                 "WHERE name = 'standard_conforming_strings')"
@@ -94,7 +96,7 @@ class PostgresControl(Control):
     def _log_folder(session: Session) -> str:
         try:
             [(data, folder)] = session.run(
-                "SELECT current_setting('data_directory'), current_setting('log_directory')"
+                "SELECT pg_catalog.current_setting('data_directory'), pg_catalog.current_setting('log_directory')"
             )
         except Unavailable:
             raise
@@ -150,7 +152,7 @@ class PostgresControl(Control):
         with self._session() as session:
             # The server may close connections that are idle.
             session.run(
-                "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings "
+                "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings "
                 "WHERE name = 'idle_session_timeout'"
             )
             [(mine,)] = session.run(
@@ -180,7 +182,7 @@ class PostgresControl(Control):
             if not OwnTable(session, MARKS, TABLE_OF_MARKS).exists():
                 return Marked({}, frozenset(), {}, {})
             last = session.run(
-                f"SELECT session, max(line) FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before "  # noqa: S608
+                f"SELECT session, pg_catalog.max(line) FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before "  # noqa: S608
                 "GROUP BY session",
                 (run,),
             )
@@ -237,7 +239,7 @@ class PostgresControl(Control):
                     (run, name),
                 )
             session.run(
-                f"DELETE FROM {MARKS.quoted} m USING (SELECT session, max(line) AS line "  # noqa: S608
+                f"DELETE FROM {MARKS.quoted} m USING (SELECT session, pg_catalog.max(line) AS line "  # noqa: S608
                 f"FROM {MARKS.quoted} WHERE run = $1 AND NOT is_before GROUP BY session) l "
                 "WHERE m.run = $1 AND m.session = l.session AND m.line < l.line "
                 f"AND m.divergent IS NULL AND NOT ({_UNFINISHED})",
@@ -252,7 +254,7 @@ class PostgresControl(Control):
             # Its number may be another's by now.
             alive = (
                 "SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = $1::int8::int4 "
-                "AND datname = current_database() AND usename = session_user"
+                "AND datname = pg_catalog.current_database() AND usename = session_user"
             )
             while backend and session.run(alive, (backend,)):
                 session.run("SELECT pg_catalog.pg_terminate_backend($1::int8::int4)", (backend,))
@@ -264,7 +266,7 @@ class PostgresControl(Control):
         self.end_backend(backend)
         with self._session() as session:
             [(line,)] = session.run(
-                f"SELECT max(line) FROM {MARKS.quoted} WHERE run = $1 AND session = $2 "  # noqa: S608
+                f"SELECT pg_catalog.max(line) FROM {MARKS.quoted} WHERE run = $1 AND session = $2 "  # noqa: S608
                 "AND NOT is_before",
                 (run, session_id),
             )

@@ -227,11 +227,13 @@ def ask(url: str) -> Server:
     """Return what the server reports about itself."""
     with connect(url) as connection:
         row = connection.execute(
-            "SELECT current_setting('server_version'), current_database(), current_user"
+            "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_database(), current_user"
         ).fetchone()
         # The first statement paid for the session's start; this round trip is short.
         before = time.time()
-        clock = connection.execute("SELECT extract(epoch FROM clock_timestamp())").fetchone()
+        clock = connection.execute(
+            "SELECT extract(epoch FROM pg_catalog.clock_timestamp())"
+        ).fetchone()
         between = (before + time.time()) / 2
     if row is None or clock is None:  # A SELECT without FROM always returns one row.
         raise DatabaseUnavailable(secrets.without_password(url), reason="it returned nothing")

@@ -41,8 +41,8 @@ _SETTINGS = {
 }
 # A crash of the server loses commits that it did not wait for, but not the proof that they are there.
 # How much more than its own disk a commit waits for is the user's choice.
-_LASTING = """set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"""
+_LASTING = """pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
+WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, false)"""
 # A statement that waits longer for a lock fails, and is retried.
 _LOCK_PATIENCE = "60s"
 # PostgreSQL 16 can check whether a text is a value of some type.
@@ -78,16 +78,18 @@ class Session:
     ) -> None:
         self._link, self.where, self._grant = link, where, grant
         settings = ", ".join(
-            f"set_config({_quoted(name)}, {_quoted(value)}, false)"
+            f"pg_catalog.set_config({_quoted(name)}, {_quoted(value)}, false)"
             for name, value in _SETTINGS.items()
         )
         self.run(f"SELECT {settings}, {_LASTING}")
         [(version, lock_timeout)] = self.run(
-            "SELECT current_setting('server_version_num')::int8, current_setting('lock_timeout')"
+            "SELECT pg_catalog.current_setting('server_version_num')::int8, pg_catalog.current_setting('lock_timeout')"
         )
         self.has_validity = version >= _KNOWS_VALIDITY
         if lock_timeout == "0":
-            self.run(f"SELECT set_config('lock_timeout', {_quoted(_LOCK_PATIENCE)}, false)")
+            self.run(
+                f"SELECT pg_catalog.set_config('lock_timeout', {_quoted(_LOCK_PATIENCE)}, false)"
+            )
 
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Return the rows of one statement."""

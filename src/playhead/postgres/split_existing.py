@@ -15,8 +15,8 @@ _MOST_MET = 0.5
 # One index lookup for each key: the cost must not grow with the table, and without statistics of
 # the temporary table, the planner cannot know that there are few keys.
 _BY_INDEX = """
-SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-       set_config('enable_seqscan', 'off', true)
+SELECT pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true),
+       pg_catalog.set_config('enable_seqscan', 'off', true)
 """
 
 

@@ -20,7 +20,7 @@ def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
         "WHERE pg_catalog.pg_stat_get_xact_tuples_inserted(o.oid) > 0 "
         "OR pg_catalog.pg_stat_get_xact_tuples_updated(o.oid) > 0 "
         "OR pg_catalog.pg_relation_filenode(o.oid) IS NULL "
-        "OR NOT current_setting('track_counts')::bool"
+        "OR NOT pg_catalog.current_setting('track_counts')::bool"
     )
     files = _files(session, table, is_written if table.kind == "p" else "")
     return {_STORAGE: {str(oid): file for oid, file in files}}
@@ -91,5 +91,5 @@ def _count(entry: Entry, name: str) -> int:
 
 def _rows(session: Session, table: Table) -> int:
     only = "ONLY " if table.kind == "r" else ""
-    [(count,)] = session.run(f"SELECT count(*)::int8 FROM {only}{table.place.quoted}")  # noqa: S608
+    [(count,)] = session.run(f"SELECT pg_catalog.count(*)::int8 FROM {only}{table.place.quoted}")  # noqa: S608
     return int(count)

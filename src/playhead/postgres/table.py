@@ -10,19 +10,19 @@ from playhead.postgres.session import Row, TableName
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 
 _COLUMNS = """
-SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text,
+SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.typname::text,
        base.typtype::text, coalesce(element.typname::text, ''), a.atttypmod::int8,
        a.attnotnull OR t.typnotnull, a.attidentity::text, a.attgenerated::text,
-       format_type(base.oid, -1),
+       pg_catalog.format_type(base.oid, -1),
        CASE WHEN a.attidentity <> '' THEN ''
             WHEN a.attgenerated = '' THEN coalesce(
-                pg_get_expr(d.adbin, d.adrelid), pg_get_expr(t.typdefaultbin, 0),
-                quote_literal(t.typdefault) || '::' || format_type(t.oid, -1)) END,
-       coalesce((SELECT format('%I.%I', n.nspname, o.collname) FROM pg_catalog.pg_collation o
+                pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0),
+                pg_catalog.quote_literal(t.typdefault) || '::' || pg_catalog.format_type(t.oid, -1)) END,
+       coalesce((SELECT pg_catalog.format('%I.%I', n.nspname, o.collname) FROM pg_catalog.pg_collation o
                  JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
                  WHERE o.oid = a.attcollation AND o.collname <> 'default'), ''),
        lowest.modifier::int8,
-       coalesce(element.oid, base.oid) >= 16384 AND EXISTS (
+       coalesce(element.oid, base.oid) >= 16384::oid AND EXISTS (
            WITH RECURSIVE part AS (
                SELECT coalesce(element.oid, base.oid) AS oid
                UNION
@@ -34,10 +34,10 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), base.typname::text
                              WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped
                    UNION ALL SELECT w.refobjid FROM pg_catalog.pg_depend w
                              WHERE p.typtype = 'm' AND w.objid = p.oid AND w.deptype = 'i'
-                             AND w.classid = 1247 AND w.refclassid = 1247
-               ) inner_type(oid)
+                             AND w.classid = 1247::oid AND w.refclassid = 1247::oid
+               ) inner_type (oid)
            ) SELECT FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
-             WHERE p.typcategory = 'D' AND p.oid < 16384)
+             WHERE p.typcategory = 'D' AND p.oid < 16384::oid)
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -63,7 +63,7 @@ SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.
                    SELECT c.oid UNION ALL SELECT relid FROM pg_catalog.pg_partition_tree(c.oid)))
        OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type IN ('3', '4')
                   AND w.ev_enabled <> 'D'),
-       row_security_active(c.oid),
+       pg_catalog.row_security_active(c.oid),
        EXISTS (SELECT FROM pg_catalog.pg_constraint k
                WHERE c.oid IN (k.conrelid, k.confrelid) AND k.condeferrable),
        EXISTS (WITH RECURSIVE up AS (
@@ -76,14 +76,15 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 WHERE n.nspname = $1 AND c.relname = $2
 """
 _KEYS = """
-SELECT array_to_json(array_agg(a.attname::text ORDER BY k.place))::text, i.indisprimary, i.indimmediate
+SELECT pg_catalog.array_to_json(pg_catalog.array_agg(a.attname::text ORDER BY k.place))::text,
+       i.indisprimary, i.indimmediate
 FROM pg_catalog.pg_index i
-JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place) ON k.place <= i.indnkeyatts
+JOIN LATERAL pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place) ON k.place <= i.indnkeyatts
 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
 WHERE i.indrelid = $1::int8::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
   AND i.indexprs IS NULL
 GROUP BY i.indexrelid, i.indisprimary, i.indimmediate, i.indnkeyatts
-HAVING count(*) = i.indnkeyatts
+HAVING pg_catalog.count(*) = i.indnkeyatts
 ORDER BY i.indisprimary DESC, i.indexrelid
 """
 

@@ -85,7 +85,7 @@ def place_of(ask: Ask, name: str, topic: str = "") -> TableName:
             return TableName(*found[0])
     if schema is not None:
         return TableName(schema, table)
-    [(current,)] = ask("SELECT current_schema()::text", ())
+    [(current,)] = ask("SELECT pg_catalog.current_schema()::text", ())
     if current is None:
         raise BadTableName(name, reason="it has no schema, and nor has the search path")
     return TableName(current, table)

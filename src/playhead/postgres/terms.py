@@ -18,7 +18,7 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
     replay text NOT NULL PRIMARY KEY,
     terms json NOT NULL,
-    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    written_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 )
 """
 _LONGEST_BYTES = 63
@@ -151,7 +151,7 @@ def whereto(table: TableName, oid: int | None) -> Whereto:
 def identity_of(session: Session) -> str:
     """The same text for one database, however it is addressed."""
     [(system, database)] = session.run(
-        "SELECT system_identifier::text, current_database()::text FROM pg_control_system()"
+        "SELECT system_identifier::text, pg_catalog.current_database()::text FROM pg_catalog.pg_control_system()"
     )
     return f"postgres:{hashlib.sha256(f'{system}/{database}'.encode()).hexdigest()[:16]}"
 

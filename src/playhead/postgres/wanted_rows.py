@@ -28,9 +28,9 @@ def make_wanted(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) ->
     rows = EXPECTED
     if merge.forms and merge.key:
         order = f"(PARTITION BY {_listed(merge.key)} ORDER BY {_ORDER})"
-        change = f"coalesce(({_FORM} <> lag({_FORM}) OVER {order})::int, 0)"
+        change = f"coalesce(({_FORM} <> pg_catalog.lag({_FORM}) OVER {order})::int, 0)"
         rows = f'(SELECT x.*, {change} AS "playhead:change" FROM {EXPECTED} x)'  # noqa: S608
-        layer = f'sum(e."playhead:change") OVER {order}'
+        layer = f'pg_catalog.sum(e."playhead:change") OVER {order}'
     columns = [_ORDER, *map(named, (each.name for each in fields))]
     form = f"e.{_FORM}" if merge.forms else "0"
     return (
@@ -89,7 +89,7 @@ def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known
     Key columns are left out if equal values may have different texts: rows are joined by them.
     """
     columns = [
-        f"CASE WHEN get_bit({known}.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
+        f"CASE WHEN pg_catalog.get_bit({known}.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
         for index, each in enumerate(fields)
         if each.name not in key or (each.column.base in _LOOKS_EQUAL and not each.column.collation)
     ]
@@ -99,20 +99,19 @@ def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known
 def differing(fields: Sequence[Field], key: Sequence[str] = ()) -> str:
     """Return SQL for the names of known columns in which `e` and `t` differ."""
     cases = ", ".join(
-        f"CASE WHEN get_bit(e.{_BITS}, {index}) = 1 AND "
+        f"CASE WHEN pg_catalog.get_bit(e.{_BITS}, {index}) = 1 AND "
         f"e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
         f"THEN {literal(each.name)} END"
         for index, each in enumerate(fields)
         if each.name not in key
     )
-    return f"concat_ws(', ', {cases})" if cases else "''"
+    return f"pg_catalog.concat_ws(', ', {cases})" if cases else "''"
 
 
 def checksum(column: str, condition: str) -> str:
     """Return SQL for a sum of hashes, which ignores the order and counts duplicates."""
-    return (
-        f"coalesce(sum(hashtextextended({column}, 0)::numeric) FILTER (WHERE {condition}), 0)::text"
-    )
+    hashes = f"pg_catalog.sum(pg_catalog.hashtextextended({column}, 0)::numeric)"
+    return f"coalesce({hashes} FILTER (WHERE {condition}), 0)::text"
 
 
 def shown_checksum(total: str) -> str:

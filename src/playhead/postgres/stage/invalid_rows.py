@@ -43,10 +43,12 @@ def before_insert(merge: MergeSql, *, has_validity: bool) -> list[str]:
 
 def _invalid(table: str, typed: Sequence[tuple[str, str]]) -> str:
     """Return the statement with pg_input_is_valid, which PostgreSQL 16 introduced."""
-    tests = [f"pg_input_is_valid({_text(name)}, {literal(kind)})" for name, kind in typed]
+    tests = [
+        f"pg_catalog.pg_input_is_valid({_text(name)}, {literal(kind)})" for name, kind in typed
+    ]
     codes, reasons = [], []
     for (name, kind), test in zip(typed, tests, strict=True):
-        said = f"pg_input_error_info({_text(name)}, {literal(kind)})"
+        said = f"pg_catalog.pg_input_error_info({_text(name)}, {literal(kind)})"
         codes.append(f"WHEN NOT {test} THEN (SELECT sql_error_code FROM {said})")  # noqa: S608
         reasons.append(
             f"WHEN NOT {test} THEN {literal(f'column {name}: ')} || (SELECT message FROM {said})"  # noqa: S608

@@ -29,7 +29,7 @@ class KeptRows:
         count_deletions(self._session, self._table)
         oid = self._table.oid
         [(count,)] = self._session.run(
-            "SELECT coalesce(sum(pg_catalog.pg_stat_get_xact_tuples_deleted(o.oid)), 0)::int8 "  # noqa: S608
+            "SELECT coalesce(pg_catalog.sum(pg_catalog.pg_stat_get_xact_tuples_deleted(o.oid)), 0)::int8 "  # noqa: S608
             f"FROM (SELECT {oid}::oid AS oid UNION SELECT relid FROM "
             f"pg_catalog.pg_partition_tree({oid}::oid)) o"
         )
