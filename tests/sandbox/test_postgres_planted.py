@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from playhead.files.target import FilesTarget
 from playhead.postgres.own_table import NoLedger
 from playhead.postgres.query_marks import MARKS
 from playhead.postgres.replay_server import PostgresServer
+from playhead.postgres.session import Session, open_copy_session, open_session
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Slice
 from playhead.records import Records
@@ -232,6 +234,8 @@ TAKEN = {
     "lag(text) RETURNS text": "$1",
     "pg_input_is_valid(text, varchar) RETURNS bool": "true",
 }
+# PostgreSQL has none for exactly these types. The first is in the Arrow driver's query when it connects.
+OPERATORS = {"<>": ("regproc", "int4"), "&": ("int8", "int4"), "/": ("int8", "numeric")}
 COLUMNS = "(id int8 PRIMARY KEY, v varchar, n numeric, _partition int4, _offset int8, _timestamp timestamptz)"
 
 
@@ -246,6 +250,12 @@ def test_no_function_of_a_stranger_is_called(
             f"CREATE FUNCTION public.{signature} LANGUAGE plpgsql AS "
             f"$f$BEGIN INSERT INTO public.called VALUES ('{signature}'); RETURN {result}; END$f$"
         )
+    for sign, (left, right) in OPERATORS.items():
+        planted.plant(
+            f"CREATE FUNCTION public.f({left}, {right}) RETURNS bool LANGUAGE plpgsql AS "
+            f"$f$BEGIN INSERT INTO public.called VALUES ('{left} {sign} {right}'); RETURN true; END$f$;"
+            f"CREATE OPERATOR public.{sign} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.f)"
+        )
     played_without_engine(tmp_path, monkeypatch, planted.url)
     replay = ("replay", "json:tape", "postgres:public.laps", "--yes", "--id", "r")
     rules = ("--on-conflict", "update", "--key", "id", "--on-error", "skip")
@@ -259,6 +269,21 @@ def test_no_function_of_a_stranger_is_called(
     assert code_of(*made) == 0
     assert code_of("verify", "s") == 0
     assert planted.calls == []
+
+
+@pytest.mark.parametrize("opens", [open_session, open_copy_session])
+def test_statements_have_the_search_path_of_the_user(
+    planted: Planted, opens: Callable[..., AbstractContextManager[Session]]
+) -> None:
+    def path(url: str) -> object:
+        with opens(url, grant="") as session:
+            return session.run("SELECT pg_catalog.current_setting('search_path')")[0][0]
+
+    url = conninfo.make_conninfo(planted.url, user=planted.stranger, password="x")
+    assert path(url) == '"$user", public'
+    planted.run(f"ALTER ROLE {planted.stranger} SET search_path = role")
+    assert path(url) == "role"
+    assert path(conninfo.make_conninfo(url, options="-csearch_path=address")) == "address"
 
 
 def played_without_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:

@@ -1,5 +1,6 @@
 """A connection of the Arrow driver (ADBC): statements, and tables by binary COPY."""
 
+import os
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from struct import pack
@@ -10,6 +11,9 @@ import adbc_driver_postgresql
 import pyarrow as pa
 from adbc_driver_manager import AdbcConnection, AdbcStatement, StatementOptions
 from adbc_driver_postgresql import StatementOptions as PostgresOptions
+from psycopg import conninfo
+
+from playhead.postgres.service_file import service_of
 
 # Its DB-API does the same, but importing it imports pandas: a third of a second in every task.
 _TABLE, _MODE = StatementOptions.INGEST_TARGET_TABLE.value, StatementOptions.INGEST_MODE.value
@@ -25,8 +29,10 @@ class ArrowConnection:
     """Connects when it is made; belongs to one thread."""
 
     def __init__(self, uri: str) -> None:
-        self._database = adbc_driver_postgresql.connect(uri)
+        self._database = _database(uri)
         try:
+            # The driver connects once more for the connection itself, which has the user's search_path.
+            self._database.set_options(uri=uri)
             self._connection = AdbcConnection(self._database)
         except BaseException:
             self._database.close()
@@ -73,6 +79,23 @@ class ArrowConnection:
         stated = AdbcStatement(self._connection)
         stated.set_options(**{PostgresOptions.USE_COPY.value: "false"})
         return stated
+
+
+def _database(uri: str) -> adbc_driver_manager.AdbcDatabase:
+    """Let the driver connect and read the catalog of types, while only PostgreSQL's own operators are found.
+
+    Its query has `regproc <> integer`, which only another user's operator would match exactly.
+    """
+    given = conninfo.conninfo_to_dict(uri)
+    said = given.get("options") or (service_of(given) or {}).get("options")
+    options = f"{said or os.environ.get('PGOPTIONS', '')} -csearch_path=pg_catalog"
+    try:
+        return adbc_driver_postgresql.connect(conninfo.make_conninfo(uri, options=options))
+    except Error as exc:
+        # Some poolers refuse options or this one of them, and then there is only the user's search_path.
+        if "options" not in str(exc):
+            raise
+    return adbc_driver_postgresql.connect(uri)
 
 
 def _column(value: Any) -> pa.Array:

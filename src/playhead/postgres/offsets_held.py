@@ -174,7 +174,7 @@ class _Asked:
         partition, offset = self._number(PARTITION), self._number(OFFSET)
         words = (
             f"SELECT {partition} AS p, {offset} >> {_SHIFT} AS w, "  # noqa: S608 - quoted names
-            f"pg_catalog.bit_or(1::int8 << ({offset} & {_MASK})::int4) AS bits, pg_catalog.count(*) AS n "
+            f"pg_catalog.bit_or(1::int8 << ({offset}::int8 & {_MASK}::int8)::int4) AS bits, pg_catalog.count(*) AS n "
             f"FROM {self.table.place.quoted} WHERE {self._where(spans)} GROUP BY 1, 2"
         )
         runs = (
@@ -221,7 +221,7 @@ class _Asked:
             return
         column = self.table.column(TIMESTAMP)
         base = column.base if column is not None else None
-        instant = f"pg_catalog.to_timestamp({self.until_ms} / 1000.0)"
+        instant = f"pg_catalog.to_timestamp({self.until_ms}::numeric / 1000.0)"
         if base == "timestamptz":
             yield f"{named(TIMESTAMP)} < {instant}"
         elif base == "timestamp":  # rows have UTC in it
