@@ -197,7 +197,26 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     for name, base in table.kinds.items():
         kind = _TYPES[base]
         is_required = name in table.required
-        rows.append((name, kind, base, "b", "", -1, is_required, "", "", kind, None, "", -1, False))
+        rows.append(
+            (
+                name,
+                kind,
+                base,
+                "b",
+                "",
+                -1,
+                is_required,
+                "",
+                "",
+                kind,
+                None,
+                "",
+                -1,
+                False,
+                len(rows) + 1,
+                kind,
+            )
+        )
     return rows, -1
 
 

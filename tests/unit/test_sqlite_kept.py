@@ -226,3 +226,44 @@ def test_a_table_without_triggers_is_not_watched(rule: str | None) -> None:
         kept.add({"id": 1})
         assert kept.missing() == (0, 0)
     assert not [each for each in statements if not each.startswith(("SELECT", "-- PRAGMA"))]
+
+
+FAILS = ("INSERT INTO seen VALUES (new.x)", "SELECT RAISE(FAIL, 'no') WHERE new.x = 'bad'")
+
+
+@RULES
+@pytest.mark.parametrize("fails", FAILS)
+def test_a_refused_record_has_no_row_also_where_a_trigger_fails_without_undoing_it(
+    tmp_path: Path, rule: str | None, fails: str
+) -> None:
+    after = f"AFTER INSERT ON t BEGIN {fails}; END"
+    rows(tmp_path / "a.db", "CREATE TABLE seen (x UNIQUE ON CONFLICT FAIL)")
+    rows(tmp_path / "a.db", "INSERT INTO seen VALUES ('bad')")
+    rows(tmp_path / "a.db", made_of(rule))
+    target = triggered(tmp_path, rule, "", after)
+    given = slices_of([{"id": 1, "x": 1}, {"id": 2, "x": "bad"}, {"id": 3, "x": 3}])
+    replayed(target, given)
+    [entry] = target.entries("r")
+    assert (entry.written, entry.skipped) == (2, 1)
+    assert rows(tmp_path / "a.db", "SELECT id FROM t") == [(1,), (3,)]
+    assert told(verified(target, given)) == (2, 0, 1)
+
+
+def test_a_row_that_a_trigger_leaves_is_written_although_an_older_copy_of_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    older = "DELETE FROM t WHERE id = new.id AND rowid < new.rowid"
+    target = triggered(tmp_path, None, PLACED, f"AFTER INSERT ON t BEGIN {older}; END")
+    replayed(target, THREES)
+    replayed(target, THREES, "again")
+    found = target.entries("again")
+    assert [(each.written, each.filtered) for each in found] == [(3, 0)] * 3
+    assert [each.details["also_removed"] for each in found] == [3, 3, 3]
+
+
+def test_a_column_that_only_refused_records_fill_is_not_written(tmp_path: Path) -> None:
+    made = "CREATE TABLE t (id CHECK (id > 0), x, y, _partition, _offset)"
+    target = table(tmp_path, None, made)
+    replayed(target, slices_of([{"id": 1, "x": 1}, {"id": -1, "y": 1}]))
+    [entry] = target.entries("r")
+    assert sorted(entry.details["columns"]) == ["_offset", "_partition", "id", "x"]

@@ -14,7 +14,7 @@ from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_plac
 from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session, TableName
-from playhead.postgres.table import Column, read_table
+from playhead.postgres.table import Column, Table, read_table
 from playhead.records import Records
 
 if TYPE_CHECKING:
@@ -46,6 +46,15 @@ class WriteRules:
     def is_ordered(self) -> bool:
         """Whether it matters which of two slices of one partition is committed first."""
         return depends_on_order(self.rule, self.tombstones, self.key)
+
+    def lacking(self, table: Table) -> list[str]:
+        """Return what the table lacks now, without which a row cannot be looked up by its key."""
+        if not self.is_keyed:
+            return []
+        if not self.key:
+            return [f"{table.place} has no primary key any more"]
+        names = (*self.key, *((self.version,) if self.version else ()))
+        return [f"{table.place} has no column {n} any more" for n in names if not table.column(n)]
 
     @property
     def is_keyed(self) -> bool:
@@ -194,7 +203,10 @@ class OpenTable:
             found = now.column(column.name)
             if found is None:
                 raise TableChanged(str(known.place), reason=f"column {column.name} is gone")
-            if found.type != column.type:
+            if found.number != column.number:
+                reason = f"column {column.name} was dropped and added again"
+                raise TableChanged(str(known.place), reason=reason)
+            if (found.type, found.made_of) != (column.type, column.made_of):
                 reason = f"column {column.name} was {column.type} and is now {found.type}"
                 raise TableChanged(str(known.place), reason=reason)
             if found != column:

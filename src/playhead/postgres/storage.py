@@ -1,8 +1,9 @@
 """Where rows lie: entries name it, so that rows that vanish with a partition or by TRUNCATE are noticed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from playhead.ledger import ALSO_REMOVED, UNREADABLE, Entry, LedgerUnreadable
+from playhead.postgres.open_table import WriteRules
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import place_of
@@ -26,7 +27,12 @@ def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
     return {_STORAGE: {str(oid): file for oid, file in files}}
 
 
-def written_rows(session: Session, name: str, entries: Sequence[Entry]) -> WrittenRows:
+def written_rows(
+    session: Session,
+    name: str,
+    entries: Sequence[Entry],
+    rules_of: Callable[[Table], WriteRules],
+) -> WrittenRows:
     """Return what says that rows of the entries are gone, may be gone, or lost their columns."""
     tables: dict[Table, list[Entry]] = {}
     for topic in sorted({entry.slice.topic for entry in entries}):
@@ -36,9 +42,13 @@ def written_rows(session: Session, name: str, entries: Sequence[Entry]) -> Writt
     lost: list[str] = []
     doubtful: list[str] = []
     altered: list[str] = []
+    unfilled: list[str] = []
+    lacks: list[str] = []
     for table, theirs in tables.items():
-        columns = {each.name: each.type for each in table.columns if each.is_ours}
-        altered += changes_since(theirs, columns, str(table.place))
+        columns = {each.name: each.there for each in table.columns if each.is_ours}
+        changes, others = changes_since(theirs, columns, str(table.place))
+        altered, unfilled = [*altered, *changes], [*unfilled, *others]
+        lacks += rules_of(table).lacking(table)
         then, now = _written(theirs, table), dict(_files(session, table))
         if gone := sorted(then.keys() - now.keys()):
             oids = ", ".join(map(str, gone))
@@ -56,7 +66,7 @@ def written_rows(session: Session, name: str, entries: Sequence[Entry]) -> Writt
             lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")
         elif is_rewritten:
             doubtful.append(f"{table.place} {why} after rows were committed")
-    return WrittenRows(lost, doubtful, altered)
+    return WrittenRows(lost, doubtful, altered, unfilled, lacks)
 
 
 def _files(session: Session, table: Table, condition: str = "") -> list[tuple[int, int]]:

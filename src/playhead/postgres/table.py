@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.postgres.session import Row, TableName
+from playhead.written_rows import ColumnThere
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 
@@ -22,22 +23,9 @@ SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.ty
                  JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
                  WHERE o.oid = a.attcollation AND o.collname <> 'default'), ''),
        lowest.modifier::int8,
-       coalesce(element.oid, base.oid) >= 16384::oid AND EXISTS (
-           WITH RECURSIVE part AS (
-               SELECT coalesce(element.oid, base.oid) AS oid
-               UNION
-               SELECT inner_type.oid FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid,
-               LATERAL (
-                   SELECT p.typbasetype UNION ALL SELECT p.typelem
-                   UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = p.oid
-                   UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
-                             WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped
-                   UNION ALL SELECT w.refobjid FROM pg_catalog.pg_depend w
-                             WHERE p.typtype = 'm' AND w.objid = p.oid AND w.deptype = 'i'
-                             AND w.classid = 1247::oid AND w.refclassid = 1247::oid
-               ) inner_type (oid)
-           ) SELECT FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
-             WHERE p.typcategory = 'D' AND p.oid < 16384::oid)
+       coalesce(parts.hold_times, false), a.attnum::int8,
+       coalesce(parts.made_of || CASE base.typcategory WHEN 'A' THEN '[]' ELSE '' END,
+                pg_catalog.format_type(base.oid, lowest.modifier))
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -52,6 +40,36 @@ JOIN LATERAL (
 JOIN pg_catalog.pg_type base ON base.oid = lowest.oid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_catalog.pg_type element ON element.oid = base.typelem AND base.typcategory = 'A'
+CROSS JOIN LATERAL (
+    WITH RECURSIVE part AS (
+        SELECT coalesce(element.oid, base.oid) AS oid
+        WHERE coalesce(element.oid, base.oid) >= 16384::oid
+        UNION
+        SELECT inner_type.oid FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid,
+        LATERAL (
+            SELECT p.typbasetype UNION ALL SELECT p.typelem
+            UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = p.oid
+            UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
+                      WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+            UNION ALL SELECT w.refobjid FROM pg_catalog.pg_depend w
+                      WHERE p.typtype = 'm' AND w.objid = p.oid AND w.deptype = 'i'
+                      AND w.classid = 1247::oid AND w.refclassid = 1247::oid
+        ) inner_type (oid)
+    ), piece AS (
+        SELECT p.typcategory = 'D' AND p.oid < 16384::oid AS holds_times, CASE p.typtype
+            WHEN 'd' THEN pg_catalog.format_type(p.typbasetype, p.typtypmod)
+            WHEN 'e' THEN 'enum'
+            WHEN 'c' THEN (
+                SELECT pg_catalog.string_agg(pg_catalog.format('%I %s', f.attname, CASE
+                           WHEN f.atttypid < 16384::oid THEN pg_catalog.format_type(f.atttypid, f.atttypmod)
+                           ELSE 'type' END), ', ' ORDER BY f.attnum)
+                FROM pg_catalog.pg_attribute f
+                WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped)
+            ELSE p.typname::text END AS made_of
+        FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
+    ) SELECT pg_catalog.bool_or(holds_times) AS hold_times,
+             pg_catalog.string_agg(made_of, '; ' ORDER BY made_of) AS made_of FROM piece
+) parts
 WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
@@ -114,6 +132,14 @@ class Column:
     """The effective modifier, the column's or a domain's."""
     holds_times: bool = False
     """Whether a user-defined type contains times: a row, a range, an array."""
+    number: int = 0
+    """The server's own, which a column that is dropped and added again does not get back."""
+    made_of: str = ""
+    """Its type below all domains, with the modifier; for rows, ranges and their arrays, the types inside."""
+
+    @property
+    def there(self) -> ColumnThere:
+        return ColumnThere(self.number, self.made_of)
 
     @property
     def is_ours(self) -> bool:

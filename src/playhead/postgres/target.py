@@ -274,7 +274,7 @@ class PostgresTarget(Target):
 
     def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
         with self._session() as session:
-            return storage.written_rows(session, self.table, entries)
+            return storage.written_rows(session, self.table, entries, self._habits)
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:

@@ -224,7 +224,7 @@ class PostgresWriter:
         if (details["inserted"] or details.get("updated")) and not account.is_endless:
             # Not for a live pipeline: old partitions are dropped under it as a rule.
             details |= storage_of(self._session, table.layout.table)
-            details |= columns_written({each.name: each.column.type for each in decoded.fields})
+            details |= columns_written({each.name: each.column.there for each in decoded.fields})
         details |= table.remarks(decoded, account)
         refused = sorted(account.refused_offsets)
         if refused:

@@ -98,7 +98,8 @@ class AlteredColumns(Refused):
         shown = "; ".join(reasons[:_SHOWN])
         super().__init__(
             f"replay {replay_id} was committed, but its table was altered since: {shown}",
-            hint="if a column was only renamed, give it its name back, and resume; or plan a new replay",
+            hint="undo the change if the values are still there, as those of a renamed column are, "
+            f"and resume; playhead verify {replay_id} compares the rows; or plan a new replay",
         )
 
 
@@ -132,7 +133,7 @@ def refuse_lost_rows(
     A run is also refused if columns are not what they were: its proof would stand over rows without
     their values.
     """
-    lost, doubtful, altered = written_rows(target, entries)
+    lost, doubtful, altered, *_ = written_rows(target, entries)
     if lost:
         raise LostRows(replay_id, reasons=lost)
     if altered and is_run:

@@ -65,11 +65,15 @@ class Verification:
     """Tables whose row security may hide rows from the user."""
     altered: tuple[str, ...] = ()
     """Changes of columns that were written, whose values cannot be compared therefore."""
+    unfilled: tuple[str, ...] = ()
+    """Columns of the target into which the run wrote nothing."""
+    lacks: tuple[str, ...] = ()
+    """Columns that are gone, and without which nothing could be compared."""
 
     @property
     def agrees(self) -> bool:
         is_whole = self.uncovered == 0 and (self.is_of_run or self.unstable == 0)
-        return (is_whole and not self.altered) and all(
+        return (is_whole and not self.altered and not self.lacks) and all(
             each.different == each.unknown == 0 and each.checksums_agree for each in self.partitions
         )
 
@@ -125,8 +129,17 @@ class Verification:
             )
             for table in self.policed
         )
-        altered = altered_notes(self.altered)
+        altered = [*altered_notes(self.altered), *self._lacking_notes()]
         return [*self.told, *hidden, *altered, *extra_fields_notes(self.extra_fields)]
+
+    def _lacking_notes(self) -> Iterator[Note]:
+        for each in self.lacks:
+            yield Note(
+                "columns-missing", f"{each}: no row could be looked up, and none was compared"
+            )
+        if self.different and self.unfilled:
+            text = f"the run wrote nothing into {', '.join(self.unfilled)}: columns that were added since, or that"
+            yield Note("columns-unfilled", f"{text} others fill, differ without a fault of it")
 
     def after(self, plan: Plan, target: Target, *, is_of_run: bool) -> "Verification":
         """Return it with what planning could not read of the span, and what the target may hide."""
@@ -164,10 +177,14 @@ def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verificatio
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
     job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
-    found = checked(plan, run_job(job) if job.tasks else []).after(
-        plan, ends.target, is_of_run=True
+    rows = written_rows(ends.target, entries)
+    reports = run_job(job) if job.tasks and not rows.lacks else []
+    return replace(
+        checked(plan, reports).after(plan, ends.target, is_of_run=True),
+        altered=tuple(rows.altered),
+        unfilled=tuple(rows.unfilled),
+        lacks=tuple(rows.lacks),
     )
-    return replace(found, altered=tuple(written_rows(ends.target, entries).altered))
 
 
 def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:

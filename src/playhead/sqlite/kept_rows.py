@@ -2,9 +2,11 @@
 
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from playhead.sqlite.session import named
-from playhead.sqlite.table import NO_KEYWORDS, Row, Table
+from playhead.sqlite.table import NO_KEYWORDS, REFUSED, Row, Table
 
 _CHANGES, _WRITTEN = "playhead_changes", "playhead_written"
 # The function of this name replaces texts, not rows.
@@ -45,6 +47,22 @@ class KeptRows:
         if self._watches:
             self._written.append(row)
 
+    @contextmanager
+    def undone_if_refused(self) -> Iterator[None]:
+        """Undo what a refused statement has done, which FAIL in a trigger leaves as it is."""
+        if not self._watches:
+            yield
+            return
+        self._run("SAVEPOINT playhead_row")
+        try:
+            yield
+        except REFUSED:
+            if self._connection.in_transaction:
+                self._run("ROLLBACK TO playhead_row")
+                self._run("RELEASE playhead_row")
+            raise
+        self._run("RELEASE playhead_row")
+
     def missing(self) -> tuple[int, int]:
         """Return how many records have no row now, and how many rows that were there before are gone."""
         if not self._watches:
@@ -71,11 +89,16 @@ class KeptRows:
         return lost, self._count(f"({keys}) d WHERE NOT {is_own} AND NOT {there}") + replaced
 
     def _of_places(self, deleted: int, replaced: int) -> tuple[int, int]:
-        # A deleted row of which nobody knows whose it was counts as one of this slice.
+        # A deleted row counts as one of this slice if it is not known whose it was.
         lost = deleted
         if self._by and not self._happened("update"):
             places, written = self._deleted_and_written()
-            lost = self._count(f"({written}) WHERE ({self._keys}) IN ({places})")
+            same = " AND ".join(f"t.{named(name)} IS w.k{n}" for n, name in enumerate(self._by))
+            # Of two rows of one record, the other one may be the one that was deleted.
+            is_there = f"EXISTS (SELECT 1 FROM main.{named(self._table.name)} t WHERE {same})"  # noqa: S608
+            lost = self._count(
+                f"({written}) w WHERE ({self._keys}) IN ({places}) AND NOT {is_there}"
+            )
         lost = min(lost + replaced, len(self._written))
         return lost, deleted + replaced - lost
 

@@ -16,6 +16,7 @@ from playhead.record import Record
 from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES, TableRules
 from playhead.sqlite.session import named
+from playhead.written_rows import ColumnThere
 
 Row = dict[str, Any]
 REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError)
@@ -43,6 +44,21 @@ class Table:
     mark: str
     """The name of an empty index that Playhead creates; it disappears when the table is dropped."""
     rules: TableRules
+
+    @property
+    def there(self) -> dict[str, ColumnThere]:
+        """The columns; they have no number, because SQLite gives new ones to the rest when one is dropped."""
+        return {name: ColumnThere(0, declared) for name, declared in self.columns.items()}
+
+    def lacking(self) -> list[str]:
+        """Return what the table lacks now, without which a row cannot be looked up by its key."""
+        if not self.rules.on_conflict:
+            return []
+        if not self.key:
+            return [f"{self.name} has no primary key any more"]
+        return [
+            f"{self.name} has no column {n} any more" for n in self.key if n not in self.columns
+        ]
 
     @property
     def extra(self) -> str | None:

@@ -147,12 +147,16 @@ class SqliteTarget(Target):
 
     def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
         altered: list[str] = []
+        unfilled: list[str] = []
+        lacks: list[str] = []
         with self._opened() as connection:
             for topic in sorted({entry.slice.topic for entry in entries}):
                 theirs = [entry for entry in entries if entry.slice.topic == topic]
                 if (table := self._find(connection, topic)) is not None:
-                    altered += changes_since(theirs, table.columns, table.name)
-        return WrittenRows(altered=altered)
+                    changes, others = changes_since(theirs, table.there, table.name)
+                    altered, unfilled = [*altered, *changes], [*unfilled, *others]
+                    lacks += table.lacking()
+        return WrittenRows((), (), altered, unfilled, lacks)
 
     def compares_in_order(self, topics: Sequence[str], /) -> bool:
         with self._opened() as connection:

@@ -48,8 +48,11 @@ class SqliteWriter(Writer):
                 raise OtherTerms(self._ledger.replay_id, differences=[difference])
             self._ledger.refuse(account)
             details = self._insert(table, account, rows)
-            names = dict.fromkeys(name for _, row, _ in rows for name in row)
-            details |= columns_written({each: table.columns[each] for each in names})
+            refused = account.refused_offsets
+            names = {
+                name for record, row, _ in rows if record.offset not in refused for name in row
+            }
+            details |= columns_written({each: table.there[each] for each in sorted(names)})
             abort_point("sqlite.rows_written")
             self._ledger.add(account.close(details))
             abort_point("sqlite.entry_written")
@@ -84,7 +87,9 @@ class SqliteWriter(Writer):
                 # rows whose key exists.
                 if not row:
                     continue
-                if connection.execute(table.insert([*row]), [*row.values()]).rowcount:
+                with kept.undone_if_refused():
+                    count = connection.execute(table.insert([*row]), [*row.values()]).rowcount
+                if count:
                     kept.add(row)
                 elif table.rules.on_conflict == "ignore" and table.has_key_of(connection, row):
                     kept.add(row)
