@@ -5,6 +5,7 @@ from typing import Any
 
 from playhead.queries.html_report import page_of
 
+CURVE = {"interval_us": 1_000, "statements": [0.5, 2.0, 0.0]}
 FOREIGN = "'><script>x</script>\x1b]0;x\x07\u202eevil\0\x9b\ud800"
 
 
@@ -20,6 +21,7 @@ def _report(text: str) -> dict[str, Any]:
         "most_connections": 1, "played_again": 1, "proof": {"verdict": text}, "beside": beside,
         "queries": [{"query": text, "calls": 1} | times],
         "errors": [{"count": 1, "then": text, "now": text, "query": text}],
+        "concurrency": {"then": CURVE, "now": CURVE, "beside": CURVE},
         "skipped": [{"count": 1, "why": text}], "schedule": {text: text},
         "plans": [{"slower": 3.5, "query": text, "beside": text, "target": text}], "in_doubt": [text],
     }  # fmt: skip
@@ -37,3 +39,11 @@ def test_texts_of_every_script_stay() -> None:
     assert "SELECT 'Ångström — 東京'".replace("'", "&#x27;") in page_of(
         _report("SELECT 'Ångström — 東京'")
     )
+
+
+def test_statements_at_once_are_drawn_for_each_server() -> None:
+    page = page_of(_report("") | {"concurrency": {"now": CURVE}})
+    assert page.count("<polyline") == 1
+    assert 'class="now" points="185.0,120.0 455.0,0.0 725.0,160.0"' in page
+    assert "now over 0.0 s, in steps of 0.001 s" in page
+    assert "<polyline" not in page_of(_report("") | {"concurrency": {}})

@@ -18,6 +18,8 @@ code { font-size: 0.85rem; overflow-wrap: anywhere; } pre { font-size: 0.85rem; 
 h3 { font-size: 1rem; }
 .bad { color: var(--bad); } .then { fill: var(--then); } .now { fill: var(--now); }
 .beside { fill: var(--beside); }
+polyline { fill: none; stroke-width: 1.5; } polyline.then { stroke: var(--then); fill: none; }
+polyline.now { stroke: var(--now); fill: none; } polyline.beside { stroke: var(--beside); fill: none; }
 svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
 .legend span { border-left: 0.8rem solid; padding: 0 1rem 0 0.4rem; }
 .legend .then { border-color: var(--then); } .legend .beside { border-color: var(--beside); }
@@ -25,6 +27,7 @@ svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
 """
 _BAR_HEIGHT, _BAR_STEP, _LABELS, _WIDTH = 9, 10, 300, 860
 _MOST_BARS = 12
+_LEFT, _HEIGHT = 50, 160
 _LABEL_LETTERS: Final = 38
 _PERCENTS: Final = (50, 95, 99)
 _MEANS: Final = {
@@ -62,6 +65,8 @@ def page_of(report: Mapping[str, Any]) -> str:
             ),
             [_query_cells(row, names) for row in report["queries"]],
         ),
+        "<h2>Statements at once</h2>",
+        _curves(report["concurrency"], names),
         "<h2>Errors that differ</h2>",
         _table(
             ("count", "then", "now", "query"),
@@ -115,7 +120,7 @@ def _plans(row: Mapping[str, Any]) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _query_cells(row: Mapping[str, Any], names: Sequence[str]) -> tuple[object, ...]:
@@ -181,4 +186,29 @@ def _bars(queries: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {height}" width="100%" role="img" aria-label="{label}">'
         + "".join(drawn)
         + "</svg>"
+    )
+
+
+def _curves(concurrency: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Draw the number of statements that ran at once, from the first to the last one of each server."""
+    shown = {name: concurrency[name] for name in names if name in concurrency}
+    most = max((max(each["statements"]) for each in shown.values()), default=0)
+    if not most:
+        return "<p>None.</p>"
+    drawn, said = [], []
+    for name, each in shown.items():
+        counts = each["statements"]
+        points = (
+            f"{_LEFT + (_WIDTH - _LEFT) * (at + 0.5) / len(counts):.1f},{_HEIGHT * (1 - count / most):.1f}"
+            for at, count in enumerate(counts)
+        )
+        drawn.append(f'<polyline class="{name}" points="{" ".join(points)}"/>')
+        seconds = len(counts) * each["interval_us"] / 1e6
+        said.append(f"{name} over {seconds:,.1f} s, in steps of {each['interval_us'] / 1e6:g} s")
+    label = f"statements at once: {_listed([f'{n} in {_COLOURS[n]}' for n in shown])}"
+    return (
+        f'<p class="legend">{"".join(map(_legend, shown))}</p>'
+        f'<svg viewBox="0 -8 {_WIDTH} {_HEIGHT + 16}" width="100%" role="img" aria-label="{label}">'
+        f'<text x="0" y="4">{most:g}</text><text x="0" y="{_HEIGHT + 4}">0</text>{"".join(drawn)}</svg>'
+        f"<p>{'; '.join(said)}</p>"
     )

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Any
 
 from playhead.pace import ScheduleError
+from playhead.queries.concurrency import Concurrency
 from playhead.queries.tape import Step
 
 
@@ -77,6 +78,10 @@ class Results:
     in_doubt: list[str] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
     schedule: ScheduleError = field(default_factory=ScheduleError)
+    then: Concurrency = field(default_factory=Concurrency)
+    """On the source, of the statements that were played and whose duration is known."""
+    now: Concurrency = field(default_factory=Concurrency)
+    """On the target."""
     played_again: int = 0
     """Statements that the watchdog rolled back and played again; each counts once."""
     overtaken: int = 0
@@ -109,6 +114,12 @@ class Results:
             query.then.note(late_ns=step.duration_us * 1_000)
         if played.sqlstate:
             query.errors[played.sqlstate] += 1
+
+    def note_times(self, step: Step, due_us: int, sent_ns: int, took_ns: int) -> None:
+        """Note when a statement ran, on the source and on the target."""
+        self.now.note(sent_ns // 1_000, took_ns // 1_000)
+        if step.duration_us is not None:
+            self.then.note(due_us, step.duration_us)
 
     def of_the_run(self) -> dict[str, int]:
         """Return the counts that the ledger stores besides the outcomes."""

@@ -235,6 +235,7 @@ class Player(GatedSessions):
         if outcome is Outcome.UNEXPECTED_ERROR and self._is_ignored(session, state):
             outcome = Outcome.IGNORED
         latency = time.monotonic_ns() - session.sent_ns
+        self.results.note_times(step, self.tape.due_us[at], session.sent_ns, latency)
         rows = answer.rows - (0 <= session.mark_at < answer.done)  # without the row of the mark
         played = Played(outcome, latency, rows, state, step.line, answer.checksum)
         if answer.sqlstate is not None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from playhead.queries.concurrency import Concurrency
 from playhead.queries.filters import REASONS
 from playhead.queries.outcome import Query
 from playhead.queries.replay import QueryOutcome, QueryReplay
@@ -70,6 +71,7 @@ def lines_of(outcome: QueryOutcome, *, has_literals: bool = False) -> list[str]:
             f"{summary['early']} early"
         )
     lines.append(f"  latency  {_latency_line(outcome)}")
+    lines.append(f"  at once  {_at_once_line(outcome)}")
     lines += _lines_beside(outcome)
     if results.overtaken or results.played_again:
         lines.append(
@@ -155,6 +157,22 @@ def _latency_line(outcome: QueryOutcome) -> str:
     )
 
 
+def _at_once(outcome: QueryOutcome) -> dict[str, Concurrency]:
+    """Return how many statements ran at once, where it is known."""
+    found = {"then": outcome.results.then, "now": outcome.results.now}
+    if outcome.beside is not None:
+        found["beside"] = outcome.beside.other.results.now
+    return {name: each for name, each in found.items() if each}
+
+
+def _at_once_line(outcome: QueryOutcome) -> str:
+    shown = (
+        f"{each.average:.1f} {name} on average, {each.peak:.1f} at most, in {each.seconds:,.1f} s"
+        for name, each in _at_once(outcome).items()
+    )
+    return "; ".join(shown) or "unknown"
+
+
 def _ms(us: float | int | None) -> str:
     return "unknown" if us is None else f"{us / 1_000:,.2f} ms"
 
@@ -235,6 +253,7 @@ def document_of(
         "state_lost": outcome.state_lost,
         "reconnected": results.reconnected,
         "schedule": results.schedule.summary() if results.schedule.count else None,
+        "concurrency": {name: each.as_document() for name, each in _at_once(outcome).items()},
         "skipped": _skipped(outcome),
         "errors": _errors(outcome),
         "in_doubt": in_doubt,
