@@ -54,6 +54,8 @@ def page_of(report: Mapping[str, Any]) -> str:
         f"<h1{tone}>{_safe(report['verdict'])}</h1>",
         f"<p>{_safe(report['proof']['verdict'])}</p>",
         _table(("what", "value"), facts),
+        "<h2>Statements at once</h2>",
+        _curves(report["concurrency"], names),
         "<h2>Latency by query, p95</h2>",
         f'<p class="legend">{"".join(map(_legend, names))}</p>',
         _bars(report["queries"], names),
@@ -65,8 +67,6 @@ def page_of(report: Mapping[str, Any]) -> str:
             ),
             [_query_cells(row, names) for row in report["queries"]],
         ),
-        "<h2>Statements at once</h2>",
-        _curves(report["concurrency"], names),
         "<h2>Errors that differ</h2>",
         _table(
             ("count", "then", "now", "query"),
