@@ -15,6 +15,8 @@ VERSION = 3
 _READABLE = (1, 2, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _COMMITS = "commits"
+MOST_REFUSED = 10_000
+"""How many refused records an entry lists; more would make the ledger a store of dead letters."""
 NOT_KEPT = "not_kept"
 """In an entry's details: how many of the filtered records the target itself left out."""
 ALSO_REMOVED = "also_removed"

@@ -36,7 +36,7 @@ COMMANDS = {
         0,
         "replay json:tape sqlite:some.db?table=laps --id some --on-error skip --yes",
     ),
-    "verify-with-refused-records": (4, "verify some"),
+    "verify-with-refused-records": (0, "verify some"),
     "verify-of-a-changed-row": (4, "verify day"),
     "gaps": (4, "gaps json:tape json:half"),
     "runs": (0, "runs"),

@@ -200,15 +200,29 @@ def test_a_collation_hides_no_change_of_a_text(tmp_path: Path, rule: str | None)
             rows(tmp_path / "a.db", f"UPDATE t SET {back} WHERE id = 'abc'")
 
 
-@pytest.mark.parametrize("rule", ["update", "ignore"])
-def test_records_that_were_refused_cannot_be_told(tmp_path: Path, rule: str) -> None:
+@pytest.mark.parametrize("rule", ["update", "ignore", None])
+def test_a_record_that_was_refused_excuses_no_other_row(tmp_path: Path, rule: str | None) -> None:
     made = TABLE.replace("x,", "x CHECK (x IS NOT 'bad'),")
     target = table(tmp_path, rule, made)
     given = slices_of(GOOD, [{"id": 8, "x": "bad"}, {"id": 9}])
     replayed(target, given)
-    assert told(verified(target, given)) == (6, 0, 1)
+    count = len(rows(tmp_path / "a.db", "SELECT id FROM t"))
+    assert told(verified(target, given)) == (count, 0, 0)
     rows(tmp_path / "a.db", "DELETE FROM t WHERE id = 9")
-    assert told(verified(target, given)) == (5, 1, 1)
+    assert told(verified(target, given)) == (count - 1, 1, 0)
+
+
+def test_an_entry_that_only_counts_refused_records_leaves_one_untold(tmp_path: Path) -> None:
+    target = table(tmp_path, None, TABLE.replace("x,", "x CHECK (x IS NOT 'bad'),"))
+    given = slices_of([{"id": 8, "x": "bad"}, {"id": 9}])
+    replayed(target, given)
+    changed = (
+        "UPDATE playhead_entries SET entry = json_set(entry, '$.details', json('{\"refused\": 1}'))"
+    )
+    rows(tmp_path / "a.db", changed)
+    assert told(verified(target, given)) == (1, 0, 1)
+    rows(tmp_path / "a.db", "DELETE FROM t WHERE id = 9")
+    assert told(verified(target, given)) == (0, 2, 0)
 
 
 DROPPING = "BEFORE INSERT ON t WHEN new.x = 'bad' BEGIN SELECT RAISE(IGNORE); END"
@@ -226,7 +240,7 @@ def test_a_row_that_a_trigger_drops_is_not_kept(tmp_path: Path, rule: str | None
     replayed(target, given)
     [entry] = target.entries("r")
     assert (entry.written, entry.filtered) == (2, 1)
-    assert counts_of(entry) == {"not_kept": 1, "refused": 1}
+    assert counts_of(entry) == {"not_kept": 1, "dropped": 1}
     assert told(verified(target, given)) == (2, 0, 1)
 
 
@@ -236,7 +250,7 @@ def test_a_row_that_the_tables_own_rule_ignores_is_not_kept(tmp_path: Path) -> N
     target = table(tmp_path, "ignore", made)
     replayed(target, given)
     [entry] = target.entries("r")
-    assert counts_of(entry) == {"not_kept": 1, "refused": 1, "left_alone": 1}
+    assert counts_of(entry) == {"not_kept": 1, "dropped": 1, "left_alone": 1}
     assert rows(tmp_path / "a.db", "SELECT id FROM t") == [(1,)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from playhead.account import Account
 from playhead.host.faults import abort_point
-from playhead.ledger import Entry
+from playhead.ledger import MOST_REFUSED, Entry
 from playhead.postgres import split_existing
 from playhead.postgres.compare import Comparison, rows_by
 from playhead.postgres.compare_appended import AppendedRows
@@ -32,8 +32,6 @@ from playhead.written_rows import columns_written
 
 # After this many slices without conflicts, direct COPY is tried again.
 _CLEAN_ENOUGH = 8
-# More of them would make the ledger a store of dead letters.
-_MOST_REFUSED = 10_000
 
 
 @dataclass(slots=True)
@@ -229,7 +227,7 @@ class PostgresWriter:
         refused = sorted(account.refused_offsets)
         if refused:
             # So that `compare` does not need to read the whole table again for it.
-            details["refused"] = refused[:_MOST_REFUSED]
+            details["refused"] = refused[:MOST_REFUSED]
         entry = account.close(details)
         abort_point("postgres.closed")
         keep = self._ledger.extend if account.is_endless else self._ledger.add

@@ -10,7 +10,7 @@ from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.source import TopicPartition
-from playhead.sqlite.compare import SHOWN, Kind, digest, shown_checksum
+from playhead.sqlite.compare import SHOWN, Kind, digest, excuses, shown_checksum
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import named
 from playhead.sqlite.table import REFUSED, Row, Table
@@ -100,14 +100,16 @@ class FinalRows:
     ) -> None:
         """Add the records of a slice; the unreadable ones are refused already."""
         count, now = 0, [*unreadable]
+        listed, excused = excuses(entry)
         for record, row in rows:
+            if record.offset in listed:
+                continue
             try:
-                self._put(entry, record, row, self._stored_key(row))
+                self._put(entry, record, row, excused)
                 count += 1
             except REFUSED:
                 now.append(record.offset)
-        refused = int(entry.details.get("refused", 0))
-        self._slices.append(_Slice(entry, extra_fields, count, 0, refused, tuple(now)))
+        self._slices.append(_Slice(entry, extra_fields, count, 0, excused, tuple(now)))
 
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
@@ -147,9 +149,9 @@ class FinalRows:
         stored = self._select(map(named, self._table.key), key)
         return stored[0] if stored else [*key.values()]
 
-    def _put(self, entry: Entry, record: Record, row: Row, key: Sequence[Any]) -> None:
-        slice_ = len(self._slices)
-        refused = slice_ if entry.details.get("refused") else None
+    def _put(self, entry: Entry, record: Record, row: Row, excused: int) -> None:
+        slice_, key = len(self._slices), self._stored_key(row)
+        refused = slice_ if excused else None
         own = dict(
             zip(_OWN, (*_place(entry.slice), record.offset, 1, slice_, refused), strict=True)
         )
@@ -236,7 +238,9 @@ class FinalRows:
         for each in expected:
             if each.refused is not None and self._slices[each.refused].refused > 0:
                 self._slices[each.refused].refused -= 1
-                text = "not its row; some records of the slice were refused when they were written"
+                text = (
+                    "not its row; some records of the slice were refused, or not kept by the table"
+                )
                 return "unknown", text
         if not claims:
             return "missing", "the table has no such row"

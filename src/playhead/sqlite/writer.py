@@ -8,7 +8,7 @@ from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.extra_fields import ExtraFields
 from playhead.host.faults import abort_point
-from playhead.ledger import ALSO_REMOVED, NOT_KEPT, Entry
+from playhead.ledger import ALSO_REMOVED, MOST_REFUSED, NOT_KEPT, Entry
 from playhead.record import Record
 from playhead.records import Records
 from playhead.source import TopicPartition
@@ -79,7 +79,7 @@ class SqliteWriter(Writer):
         return [finding for each in finals.values() for finding in each.findings()]
 
     def _insert(self, table: Table, account: Account, rows: Sequence[WrittenRow]) -> dict[str, Any]:
-        connection, refused, dropped, left_alone = self._ledger.connection, 0, 0, 0
+        connection, dropped, left_alone = self._ledger.connection, 0, 0
         kept = KeptRows(connection, table)
         for record, row, _ in rows:
             try:
@@ -102,20 +102,21 @@ class SqliteWriter(Writer):
                     hint = "let the table or its trigger ABORT instead; then `--on-error` decides"
                     text = f"table {table.name} ended the transaction of a slice: {exc}"
                     raise PlayheadError(text, hint=hint) from exc
-                refused += 1
                 account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
         skipped = sum(not row for _, row, _ in rows)
         lost, also_removed = kept.missing()
         dropped += lost
-        counts = {NOT_KEPT: skipped + dropped, "refused": refused + dropped}
+        counts = {NOT_KEPT: skipped + dropped, "dropped": dropped}
         counts |= {"left_alone": left_alone, ALSO_REMOVED: also_removed}
         refused_offsets = account.refused_offsets
+        listed = {"refused": sorted(refused_offsets)[:MOST_REFUSED]}
         extra = ExtraFields.counted(
             names for record, _, names in rows if record.offset not in refused_offsets
         )
         written = (row for record, row, _ in rows if record.offset not in refused_offsets)
         counts[CONVERTED] = count_of(connection, table.name, written)
-        return {name: count for name, count in counts.items() if count} | extra.as_details()
+        found = {name: each for name, each in (counts | listed).items() if each}
+        return found | extra.as_details()
 
 
 def _rows(table: Table, account: Account, records: Iterable[Records]) -> Iterator[WrittenRow]:

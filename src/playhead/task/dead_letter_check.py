@@ -123,7 +123,7 @@ def named_refused(entry: Entry) -> set[int]:
     """Return the offsets of refused records in an entry, which lists only some if there are very many."""
     found: set[int] = set()
     refused = entry.details.get("refused", ())
-    # SQLite only counts them.
+    # An earlier version only counted those of SQLite.
     for each in () if isinstance(refused, int) else refused:
         if isinstance(each, int):
             found.add(each)
