@@ -23,9 +23,8 @@ SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.ty
                  JOIN pg_catalog.pg_namespace n ON n.oid = o.collnamespace
                  WHERE o.oid = a.attcollation AND o.collname <> 'default'), ''),
        lowest.modifier::int8,
-       coalesce(parts.hold_times, false), a.attnum::int8,
-       coalesce(parts.made_of || CASE base.typcategory WHEN 'A' THEN '[]' ELSE '' END,
-                pg_catalog.format_type(base.oid, lowest.modifier))
+       a.attnum::int8, pg_catalog.format_type(base.oid, lowest.modifier),
+       coalesce(element.oid, base.oid)::int8, base.typcategory = 'A'
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -40,39 +39,39 @@ JOIN LATERAL (
 JOIN pg_catalog.pg_type base ON base.oid = lowest.oid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_catalog.pg_type element ON element.oid = base.typelem AND base.typcategory = 'A'
-CROSS JOIN LATERAL (
-    WITH RECURSIVE part AS (
-        SELECT coalesce(element.oid, base.oid) AS oid
-        WHERE coalesce(element.oid, base.oid) >= 16384::oid
-        UNION
-        SELECT inner_type.oid FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid,
-        LATERAL (
-            SELECT p.typbasetype UNION ALL SELECT p.typelem
-            UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = p.oid
-            UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
-                      WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped
-            UNION ALL SELECT w.refobjid FROM pg_catalog.pg_depend w
-                      WHERE p.typtype = 'm' AND w.objid = p.oid AND w.deptype = 'i'
-                      AND w.classid = 1247::oid AND w.refclassid = 1247::oid
-        ) inner_type (oid)
-    ), piece AS (
-        SELECT p.typcategory = 'D' AND p.oid < 16384::oid AS holds_times, CASE p.typtype
-            WHEN 'd' THEN pg_catalog.format_type(p.typbasetype, p.typtypmod)
-            WHEN 'e' THEN 'enum'
-            WHEN 'c' THEN (
-                SELECT pg_catalog.string_agg(pg_catalog.format('%I %s', f.attname, CASE
-                           WHEN f.atttypid < 16384::oid THEN pg_catalog.format_type(f.atttypid, f.atttypmod)
-                           ELSE 'type' END), ', ' ORDER BY f.attnum)
-                FROM pg_catalog.pg_attribute f
-                WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped)
-            ELSE p.typname::text END AS made_of
-        FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
-    ) SELECT pg_catalog.bool_or(holds_times) AS hold_times,
-             pg_catalog.string_agg(made_of, '; ' ORDER BY made_of) AS made_of FROM piece
-) parts
 WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
+# Of a type that is not PostgreSQL's own: whether it contains times, and of what types it is made.
+_PARTS = """
+WITH RECURSIVE part AS (
+    SELECT $1::int8::oid AS oid
+    UNION
+    SELECT inner_type.oid FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid,
+    LATERAL (
+        SELECT p.typbasetype UNION ALL SELECT p.typelem
+        UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = p.oid
+        UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
+                  WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+        UNION ALL SELECT w.refobjid FROM pg_catalog.pg_depend w
+                  WHERE p.typtype = 'm' AND w.objid = p.oid AND w.deptype = 'i'
+                  AND w.classid = 1247::oid AND w.refclassid = 1247::oid
+    ) inner_type (oid)
+), piece AS (
+    SELECT p.typcategory = 'D' AND p.oid < 16384::oid AS holds_times, CASE p.typtype
+        WHEN 'd' THEN pg_catalog.format_type(p.typbasetype, p.typtypmod)
+        WHEN 'e' THEN 'enum'
+        WHEN 'c' THEN (
+            SELECT pg_catalog.string_agg(pg_catalog.format('%I %s', f.attname, CASE
+                       WHEN f.atttypid < 16384::oid THEN pg_catalog.format_type(f.atttypid, f.atttypmod)
+                       ELSE 'type' END), ', ' ORDER BY f.attnum)
+            FROM pg_catalog.pg_attribute f
+            WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped)
+        ELSE p.typname::text END AS made_of
+    FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
+) SELECT pg_catalog.bool_or(holds_times), pg_catalog.string_agg(made_of, '; ' ORDER BY made_of) FROM piece
+"""
+_FIRST_OF_USERS = 16384
 _TABLE = """
 SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.relname::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
@@ -130,7 +129,7 @@ class Column:
     """As in a statement; empty for the database's default."""
     base_modifier: int = -1
     """The effective modifier, the column's or a domain's."""
-    holds_times: bool = False
+    holds_times = False
     """Whether a user-defined type contains times: a row, a range, an array."""
     number: int = 0
     """The server's own, which a column that is dropped and added again does not get back."""
@@ -195,10 +194,19 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
         return None
     oid, kind, persistence, schema, name, *more = found[0]
     triggers, drops, security, deferred, cascades = more
-    columns = tuple(Column(*row) for row in ask(_COLUMNS, (oid,)))
+    columns = tuple(_column(ask, row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
     flags = (triggers, drops, security, deferred, cascades)
     return Table(TableName(schema, name), oid, kind, persistence, *flags, columns, keys)
+
+
+def _column(ask: Ask, row: Row) -> Column:
+    *facts, number, made_of, type_oid, is_array = row
+    holds_times = False
+    if type_oid >= _FIRST_OF_USERS:
+        [(holds_times, made_of)] = ask(_PARTS, (type_oid,))
+        made_of += "[]" if is_array else ""
+    return Column(*[*facts, holds_times, number, made_of])
 
 
 def _key(row: Row) -> Key:
