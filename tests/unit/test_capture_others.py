@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 import playhead.capture.proxy
+from playhead.capture import unanswered
 from playhead.capture.frames import framed
-from playhead.capture.protocol import API_VERSIONS, as_varint
+from playhead.capture.protocol import API_VERSIONS, FETCH, as_varint
+from tests.kafka_bytes import set_of
 from tests.unit.test_capture_proxy import (  # noqa: F401  the fixture is used by its name
     WITHIN_S,
     asked,
     bench,
     made_up_answers,
+    produce_frame,
     until,
 )
 
@@ -28,7 +31,8 @@ FIND_COORDINATOR = 10
 def test_requests_that_nobody_answers_stop_nobody_for_long(bench, monkeypatch, count):
     """Small ones cost more than their bytes; a few large ones hold everybody back until they end."""
     monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
-    monkeypatch.setattr(playhead.capture.proxy, "_UNANSWERED_S", 0.2)
+    monkeypatch.setattr(unanswered, "MOST_S", 0.2)
+    monkeypatch.setattr(unanswered, "BRIEF_S", 0.1)
     broker = bench.broker(
         lambda api, *said: None if api == API_VERSIONS else made_up_answers(api, *said)
     )
@@ -46,6 +50,89 @@ def test_requests_that_nobody_answers_stop_nobody_for_long(bench, monkeypatch, c
     counts, _ = bench.ended(proxy)
     assert counts.most_held_bytes < 12 << 20
     assert counts.pairs <= 1_001, "no more than so many are passed on without an answer"
+
+
+def test_answers_now_and_then_do_not_let_a_burst_of_long_polls_hold_the_others(bench, monkeypatch):
+    monkeypatch.setattr(playhead.capture.proxy, "_LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(unanswered, "MOST_S", 2.0, raising=False)
+    monkeypatch.setattr(unanswered, "BRIEF_S", 0.1, raising=False)
+    ended = threading.Event()
+
+    def slowly(api: int, *said: Any) -> bytes:
+        if api == FETCH:
+            ended.wait(0.15)  # faster than anybody looks: the oldest request is another each time
+        return made_up_answers(api, *said)
+
+    broker = bench.broker(slowly)
+    proxy = bench.proxy(broker, memory_bytes=1 << 20)
+    large = produce_frame(-1, set_of(bytes(300_000)))
+    for _ in range(6):
+        bench.client(proxy.doors.port).link.sendall(asked(FETCH, 12) * 400 + large)
+    until(lambda: proxy.is_holding)
+    other = bench.client(proxy.doors.port)
+    assert other.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b""), "polls took 60 s"
+    ended.set()
+    counts, _ = bench.ended(proxy)
+    assert any("unanswered requests fill the memory" in each for each in counts.troubles)
+
+
+class _Polling:
+    """A connection whose requests have no answer."""
+
+    def __init__(self, unanswered_bytes: int) -> None:
+        self.unanswered_bytes = unanswered_bytes
+
+    def give_up(self, why: str) -> None:
+        self.unanswered_bytes = 0
+
+
+def test_who_fills_the_memory_again_and_again_holds_the_others_for_less_each_time():
+    now_s = 0.0
+    watch = unanswered.UnansweredWatch(1_000, clock=lambda: now_s)
+    held, small = [], _Polling(10)
+    for _ in range(20):
+        watch.hold(True)
+        large, begun_s = _Polling(900), now_s
+        while large.unanswered_bytes:
+            now_s += 1.0
+            watch.look([small, large])
+        held.append(now_s - begun_s)
+        watch.hold(False)
+        now_s += 1.0
+        watch.look([])
+    assert held[:4] == [20.0, 10.0, 5.0, 3.0]
+    assert max(held[5:]) == 1.0
+    assert small.unanswered_bytes == 10, "only who fills the memory is closed"
+
+
+def test_a_slow_recorder_closes_nobody_and_brief_holds_do_not_add_up():
+    now_s = 0.0
+    watch = unanswered.UnansweredWatch(1_000, clock=lambda: now_s)
+    small, large = _Polling(400), _Polling(900)
+    watch.hold(True)
+    for _ in range(100):
+        now_s += 1.0
+        watch.look([small])
+    for _ in range(100):
+        watch.hold(True)
+        now_s += 0.9
+        watch.look([large])
+    assert (small.unanswered_bytes, large.unanswered_bytes) == (400, 900)
+
+
+def test_holds_that_each_end_in_time_add_up():
+    now_s = 0.0
+    watch = unanswered.UnansweredWatch(1_000, clock=lambda: now_s)
+    large = _Polling(900)
+    while large.unanswered_bytes and now_s < 600:
+        watch.hold(True)
+        for _ in range(9):
+            now_s += 1.0
+            watch.look([large])
+        watch.hold(False)
+        now_s += 0.5
+        watch.look([large])
+    assert now_s < 30
 
 
 def test_what_waited_for_answers_is_passed_on_when_they_come(bench):

@@ -6,7 +6,6 @@ import json
 import resource
 import socket
 import subprocess
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,13 +21,13 @@ from playhead.capture.protocol import apis
 from playhead.capture.recorder import RecorderConfig
 from playhead.capture.recorder_queue import OnSlow, RecorderQueue
 from playhead.capture.relay import Relay
+from playhead.capture.unanswered import UnansweredWatch
 from playhead.host.networks import Networks
 from playhead.host.runtimes import command_of
 
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
 _LOOK_EVERY_S: Final = 1.0
-_UNANSWERED_S: Final = 10.0
 _MOST_CONNECTIONS: Final = 10_000
 # A connection has two sockets. The rest is for ports, files, and a hundred clients that are accepted at once.
 _OTHER_HANDLES: Final = 256
@@ -56,6 +55,7 @@ class Proxy:
         self.doors = Listeners(setting.listen, setting.upstream, setting.advertise)
         self.tap = RecorderQueue(setting.memory_bytes, setting.on_slow, self._hold)
         self.halves = Halves(setting.memory_bytes, self.trouble)
+        self._unanswered = UnansweredWatch(setting.memory_bytes)
         self.most_request_bytes = max(setting.memory_bytes, LEAST_MOST_BYTES)
         self.is_holding = False
         self.error: BaseException | None = None
@@ -160,6 +160,7 @@ class Proxy:
 
     def _hold(self, is_holding: bool) -> None:
         self.is_holding = is_holding
+        self._unanswered.hold(is_holding)
         for relay in self._relays:
             if is_holding:
                 relay.hold_back()
@@ -197,26 +198,11 @@ class Proxy:
             await asyncio.to_thread(listening.join)
 
     async def _until_stopped(self, stopping: asyncio.Event) -> None:
-        looked_s = time.monotonic()
         while not stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), _LOOK_EVERY_S)
             self.halves.look()
-            if time.monotonic() - looked_s >= _UNANSWERED_S:
-                looked_s = time.monotonic()
-                self._look_at_unanswered()
-
-    def _look_at_unanswered(self) -> None:
-        """Close a relay whose requests stay unanswered while they fill the memory and block all clients."""
-        standing = [each for each in self._relays if each.stands_still()]
-        if not self.is_holding:
-            return
-        left = sum(each.unanswered_bytes for each in self._relays)
-        for relay in sorted(standing, key=lambda each: each.unanswered_bytes, reverse=True):
-            if left <= self._setting.memory_bytes // 2:
-                break
-            left -= relay.unanswered_bytes
-            relay.give_up("its unanswered requests fill the memory")
+            self._unanswered.look(list(self._relays))
 
     async def _start_scribe(self) -> None:
         """Start the recorder process, with a pipe to it that reports when it is full, and one back."""

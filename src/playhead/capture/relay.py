@@ -138,7 +138,6 @@ class Relay:
         self._behind: deque[bytes] = deque()
         """Frames of the broker that are queued behind a large one."""
         self._connecting: asyncio.Task[None] | None = None
-        self._stood: Exchange | None = None
 
     def other(self, end: _End) -> _End:
         return self.broker if end is self.client else self.client
@@ -239,11 +238,6 @@ class Relay:
     def is_awaiting(self) -> bool:
         """Return whether a request has no answer yet."""
         return bool(self._in_flight)
-
-    def stands_still(self) -> bool:
-        """Return whether the oldest unanswered request is the same as at the previous call."""
-        stood, self._stood = self._stood, next(iter(self._in_flight), None)
-        return self._stood is not None and self._stood is stood
 
     def hold_back(self) -> None:
         self.client.hold_back("the recorder is too slow")
