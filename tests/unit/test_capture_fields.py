@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from playhead.capture import compression
 from playhead.capture.compression import unpacked
 from playhead.capture.decode import decoded, response_at
 from playhead.capture.decode_records import Bounds, record_sets
@@ -258,6 +259,25 @@ def test_many_bombs_together_unpack_to_no_more_than_one(codec):
     assert len(reasons) == 9
     assert all("decompresses to more than" in each for each in reasons)
     assert most < 60 << 20
+
+
+@pytest.mark.parametrize("tail", [b"", b"no zstd"])
+def test_a_thousand_bombs_are_not_opened_one_after_the_other(monkeypatch, tail):
+    """Each that is refused, for its size or for its broken end, was unpacked up to the bound before."""
+    opened = []
+
+    def counted(data: bytes, most: int) -> bytes:
+        opened.append(most)
+        return compression._zstd(data, most)
+
+    monkeypatch.setitem(compression._BY_CODEC, 4, counted)
+    plain = bytes((3 if tail else 5) << 20)
+    body = pyarrow.compress(plain, codec="zstd", asbytes=True) + tail
+    head = struct.pack(">qiibIhiqqqhii", 0, 49 + len(body), 0, 2, 0, 4, 0, 0, 0, -1, -1, -1, 1)
+    sets, reasons, _ = record_sets((head + body) * 1_000, Bounds(unpacked_bytes=4 << 20))
+    assert len(sets) == len(reasons) == 1_000
+    assert sum(opened) <= 8 << 20
+    assert "decompresses to more than 0 bytes" in reasons[-1]
 
 
 def test_records_are_counted_before_they_are_made():

@@ -18,12 +18,18 @@ class CodecMissing(Exception):
     """A codec that is not installed."""
 
 
+class UnpacksTooFar(Malformed):
+    """Records that decompress to more bytes than are left."""
+
+
 def unpacked(codec: int, data: bytes | memoryview, most: int) -> bytes | memoryview:
-    """Return the decompressed records; raises `Malformed` beyond `most` bytes: a few bytes can expand to gigabytes."""
+    """Return the decompressed records; raises `UnpacksTooFar` beyond `most` bytes: a few bytes can mean gigabytes."""
     if codec == 0:
         return data
     if codec >= len(NAMES):
         raise Malformed(f"codec {codec} is unknown")
+    if most <= 0:
+        raise _too_much(0)  # without opening it
     try:
         return _BY_CODEC[codec](bytes(data), most)
     except (zlib.error, OSError, ValueError, IndexError, struct.error) as exc:
@@ -97,8 +103,8 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def _too_much(most: int) -> Malformed:
-    return Malformed(f"it decompresses to more than {most:,} bytes, the limit that is left")
+def _too_much(most: int) -> UnpacksTooFar:
+    return UnpacksTooFar(f"it decompresses to more than {most:,} bytes, the limit that is left")
 
 
 _BY_CODEC: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}

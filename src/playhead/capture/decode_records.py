@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.capture.compression import NAMES, CodecMissing, unpacked
+from playhead.capture.compression import NAMES, CodecMissing, UnpacksTooFar, unpacked
 from playhead.capture.protocol import Malformed
 
 Document = dict[str, Any]
@@ -90,9 +90,7 @@ def _set(view: memoryview, bounds: Bounds) -> Document:
     head = _HEAD.unpack_from(view)
     offset, length, leader, magic, crc, attributes, last, base, most, pid, epoch, seq, count = head
     bounds.take(count)
-    plain = unpacked(attributes & _CODEC, view[_HEAD.size :], bounds.unpacked_bytes)
-    if attributes & _CODEC:
-        bounds.unpacked_bytes -= len(plain)
+    plain = _unpacked(attributes & _CODEC, view[_HEAD.size :], bounds)
     is_control = bool(attributes & _CONTROL)
     document: Document = {
         "attributes": _attributes(attributes),
@@ -118,6 +116,21 @@ def _set(view: memoryview, bounds: Bounds) -> Document:
     if leader:
         document["partitionLeaderEpoch"] = leader
     return document
+
+
+def _unpacked(codec: int, data: memoryview, bounds: Bounds) -> bytes | memoryview:
+    """Return the decompressed records, and charge them; a failed attempt is work too."""
+    try:
+        plain = unpacked(codec, data, bounds.unpacked_bytes)
+    except UnpacksTooFar:
+        bounds.unpacked_bytes = 0
+        raise
+    except Malformed:
+        bounds.unpacked_bytes //= 2  # nobody knows how far it got
+        raise
+    if codec:
+        bounds.unpacked_bytes -= len(plain)
+    return plain
 
 
 def _attributes(attributes: int) -> list[str]:
