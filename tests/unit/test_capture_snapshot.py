@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playhead.capture.large_lines import as_line, in_parts
 from playhead.capture.snapshot_writer import (
     CURRENT,
     Rotation,
@@ -49,6 +51,53 @@ def test_every_line_is_there_once_and_in_order(tmp_path_factory, sizes, most, fl
         content = file.read_bytes()
         assert content.endswith(b"\n")
         assert most is None or len(content) <= most or content.count(b"\n") == 1
+
+
+TEXTS = st.text('a\0é✓😀\ud800"\\', max_size=30)
+
+
+@given(
+    document=st.recursive(
+        st.none() | st.booleans() | st.integers() | TEXTS | TEXTS.map(lambda text: text * 9_000),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+        max_leaves=12,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_a_line_in_parts_is_the_line_as_a_whole(document):
+    assert b"".join(in_parts(document)) == as_line(document)
+
+
+@given(sizes=st.lists(st.integers(1, 50), max_size=20), most=st.none() | st.integers(1, 120))
+@settings(max_examples=30, deadline=None)
+def test_lines_in_parts_are_there_once_and_in_order(tmp_path_factory, sizes, most):
+    folder = tmp_path_factory.mktemp("snapshot")
+    snapshot, lines = Snapshot(folder, Rotation(bytes=most)), []
+    for number, size in enumerate(sizes):
+        lines.append(b"%03d" % number + b"x" * size)
+        line = lines[-1]
+        if number % 3:
+            snapshot.write_in_parts(lambda line=line: [line[:2], line[2:], b"\n"])
+        else:
+            snapshot.write(line + b"\n")
+    snapshot.close()
+    assert lines_of(folder) == lines
+    assert snapshot.written_lines == len(lines)
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        assert most is None or len(content) <= most or content.count(b"\n") == 1
+
+
+def test_a_line_in_parts_that_breaks_off_is_not_there(tmp_path):
+    def parts() -> Iterator[bytes]:
+        yield b"half of a line"
+        raise OSError(28, "No space left on device")
+
+    snapshot = Snapshot(tmp_path, Rotation())
+    snapshot.write(b"whole\n")
+    with pytest.raises(SnapshotNotWritten):
+        snapshot.write_in_parts(parts)
+    assert (tmp_path / CURRENT).read_bytes() == b"whole\n"
 
 
 def test_a_file_that_is_old_enough_gets_its_number(tmp_path):

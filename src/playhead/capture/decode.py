@@ -55,10 +55,10 @@ _Read = Callable[[Reading, int], tuple[Any, int]]
 
 
 def decoded(
-    api: int, version: int, side: Side, frame: bytes, body_at: int
+    api: int, version: int, side: Side, frame: bytes, body_at: int, bounds: Bounds | None = None
 ) -> tuple[Document, list[str]]:
     """Return the fields after the header, and the reasons why record batches could not be decoded."""
-    reading = Reading(frame)
+    reading = Reading(frame, bounds=bounds or Bounds())
     try:
         found, at = _reader(api, version, side)(reading, body_at)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:

@@ -15,6 +15,12 @@ from playhead.capture.protocol import Malformed
 
 Document = dict[str, Any]
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
+MEMORY_BYTES: Final = 64 << 20
+"""The default of --max-memory."""
+# Records that compress well become some hundred times smaller; a small request may have a full batch of them.
+_MOST_TIMES: Final = 1_000
+_LEAST_UNPACKED_BYTES: Final = 1 << 20
+_MOST_UNPACKED_BYTES: Final = 128 << 20
 _LENGTH_BYTES: Final = 12  # base offset and length, which the length field does not include
 _MAGIC_AT: Final = 16
 _CURRENT: Final = 2
@@ -33,7 +39,13 @@ class Bounds:
 
     entries: int = 600_000
     """Records, headers, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
-    unpacked_bytes: int = 128 << 20
+    unpacked_bytes: int = _MOST_UNPACKED_BYTES
+
+    @classmethod
+    def of(cls, size: int, memory_bytes: int) -> "Bounds":
+        """Return the bounds of a request or response of this size, with this --max-memory."""
+        by_size = max(_LEAST_UNPACKED_BYTES, _MOST_TIMES * size)
+        return cls(unpacked_bytes=min(by_size, memory_bytes, _MOST_UNPACKED_BYTES))
 
     def take(self, entries: int) -> None:
         if not 0 <= entries <= self.entries:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from playhead.capture.decode import decoded, response_at
-from playhead.capture.decode_records import Document, undecoded
+from playhead.capture.decode_records import MEMORY_BYTES, Bounds, Document, undecoded
 from playhead.capture.frames import SIZE_BYTES
 from playhead.capture.protocol import (
     Malformed,
@@ -99,12 +99,15 @@ class Described(NamedTuple):
 
     document: Document
     reasons: list[str]
+    content_bytes: int
+    """Bytes of the pair, and of what its records decompress to."""
 
 
 class Describer:
     """Builds the documents of pairs in order; remembers connections and topics."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._memory_bytes, self._content_bytes = memory_bytes, 0
         self.connections: dict[int, Connection] = {}
         self._topics = Topics()
         self._sequence = 0
@@ -113,6 +116,7 @@ class Describer:
         request = found.request[SIZE_BYTES:]
         header = read_header(request)
         reasons: list[str] = []
+        self._content_bytes = len(found.request) + len(found.response)
         kafka: Document = {
             "request": {
                 **_identity(header.api, header.version, header.correlation, header.client),
@@ -141,7 +145,8 @@ class Describer:
                     reasons,
                 )
         self._sequence += 1
-        return Described(self._envelope(found, header.api, header.client, kafka), reasons)
+        document = self._envelope(found, header.api, header.client, kafka)
+        return Described(document, reasons, self._content_bytes)
 
     def _put(
         self,
@@ -152,12 +157,15 @@ class Describer:
     ) -> None:
         """Add the fields under Kafka's name for them, or all bytes if they do not match their schema."""
         (api, version, side), (frame, at) = what, where
+        bounds = Bounds.of(len(frame), self._memory_bytes)
+        most = bounds.unpacked_bytes
         try:
-            fields, found = decoded(api, version, side, frame, at)
+            fields, found = decoded(api, version, side, frame, at, bounds)
         except Malformed as exc:
             reasons.append(f"{side}: {exc}")
             into["undecoded"] = undecoded(frame[at:], str(exc))
             return
+        self._content_bytes += most - bounds.unpacked_bytes
         reasons += [f"{side}: {reason}" for reason in found]
         self._topics.learn(fields)
         self._topics.name(fields)

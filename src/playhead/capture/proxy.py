@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from playhead.capture.address import HostPort
 from playhead.capture.counts import Counts
+from playhead.capture.decode_records import MEMORY_BYTES
 from playhead.capture.frame_memory import Halves
 from playhead.capture.frames import LEAST_MOST_BYTES
 from playhead.capture.listeners import Listeners
@@ -41,7 +42,7 @@ class Setting:
     upstream: HostPort
     order: RecorderConfig
     on_slow: OnSlow = "block"
-    memory_bytes: int = 64 << 20
+    memory_bytes: int = MEMORY_BYTES
     advertise: str | None = None
     networks: Networks | None = None
     """Networks whose clients are accepted; None if the address is loopback."""
@@ -208,11 +209,12 @@ class Proxy:
         """Start the recorder process, with a pipe to it that reports when it is full, and one back."""
         here, there = socket.socketpair()
         here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BYTES)
+        order = asdict(self._setting.order) | {"memory_bytes": self._setting.memory_bytes}
         with there:
             self._scribe = subprocess.Popen(
                 [
                     *command_of("playhead.capture.recorder"),
-                    json.dumps(asdict(self._setting.order)),
+                    json.dumps(order),
                 ],
                 stdin=there.fileno(),
                 stdout=subprocess.PIPE,

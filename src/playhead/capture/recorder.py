@@ -17,7 +17,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from playhead.capture.decode_records import Document
+from playhead.capture.decode_records import MEMORY_BYTES, Document
+from playhead.capture.large_lines import as_line, in_parts
 from playhead.capture.pair_document import Captured, Connection, Describer, partitions_of
 from playhead.capture.pipe_format import Ended, Passed, Unpacker
 from playhead.capture.protocol import Malformed, name_of, read_head
@@ -29,6 +30,7 @@ _TELL_EVERY_S: Final = 0.25
 _GATHER_S: Final = 0.005
 _NICENESS: Final = 5
 _MOST_REASONS: Final = 100
+_LARGE_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class RecorderConfig:
     topics: list[str] = field(default_factory=list)
     """Patterns of topic names; empty means all topics."""
     redact: list[str] = field(default_factory=list)
+    memory_bytes: int = MEMORY_BYTES
+    """--max-memory; limits to how much records may decompress."""
 
 
 @dataclass(slots=True)
@@ -73,7 +77,7 @@ class Recorder:
         self._topics = order.topics
         self._redaction = Redaction([parse_rule(text) for text in order.redact])
         self._snapshot = snapshot
-        self._describer = Describer()
+        self._describer = Describer(order.memory_bytes)
         self._reasons: Counter[str] = Counter()
         self._on_their_way: deque[int] = deque()
         """Number of records of each line that is not written yet."""
@@ -89,7 +93,7 @@ class Recorder:
 
     def _write(self, found: Captured) -> None:
         try:
-            document, reasons = self._describer.describe(found)
+            document, reasons, content_bytes = self._describer.describe(found)
         except Malformed as exc:
             self._count(found, str(exc))
             self.done.unreadable += 1
@@ -100,8 +104,10 @@ class Recorder:
             self.done.left_out += 1
             return
         self._redaction.apply(document)
-        line = json.dumps(document, ensure_ascii=False, separators=(",", ":"), check_circular=False)
-        self._snapshot.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        if content_bytes > _LARGE_BYTES:
+            self._snapshot.write_in_parts(lambda: in_parts(document))
+        else:
+            self._snapshot.write(as_line(document))
         self._on_their_way.append(_records_in(document))
 
     def told(self) -> RecorderStats:

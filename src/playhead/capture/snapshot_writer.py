@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -87,6 +87,17 @@ class Snapshot:
         if len(self._held) >= _AT_ONCE_BYTES:
             self.flush()
 
+    def write_in_parts(self, parts: Callable[[], Iterable[bytes]]) -> None:
+        """Append a large line, which goes to the file part by part; with a size to rotate at it is measured first."""
+        self.flush()
+        most = self._rotation.bytes
+        if most is not None and self._size and self._size + sum(map(len, parts())) > most:
+            self.rotate()
+        try:
+            self._append(parts(), 1)
+        except OSError as exc:
+            raise self._translated(exc) from exc
+
     def tick(self) -> None:
         """Call at intervals: fsync the file, and rotate it if it is old enough."""
         self.flush()
@@ -104,26 +115,33 @@ class Snapshot:
             raise self._translated(exc) from exc
 
     def _put(self) -> None:
+        with memoryview(self._held) as held:
+            self._append([held], self._held_lines)
+        self._held_lines = 0
+        self._held.clear()
+
+    def _append(self, parts: Iterable[bytes | memoryview], lines: int) -> None:
         if self._file is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             if self._handle is None:
                 self._handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             self._file = open_plain(CURRENT, flags, folder=self._handle)
             self._begun, self.files = self._now(), self.files + 1
-        left = memoryview(bytes(self._held))
+        size = 0
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except OSError:
+            for part in parts:
+                size += len(part)
+                left = memoryview(part)
+                while left:
+                    left = left[os.write(self._file, left) :]
+        except BaseException:
             # A full disk may have accepted a part: cut the incomplete last line off.
             os.ftruncate(self._file, self._size)
             raise
         abort_point("capture.written")
-        self._size += len(self._held)
-        self.written_bytes += len(self._held)
-        self.written_lines += self._held_lines
-        self._held_lines = 0
-        self._held.clear()
+        self._size += size
+        self.written_bytes += size
+        self.written_lines += lines
 
     def rotate(self) -> None:
         """End this file; the next line begins a new one."""

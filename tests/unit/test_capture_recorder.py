@@ -1,0 +1,92 @@
+"""What one pair may cost the process that decodes and writes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playhead.capture.decode_records import Bounds
+from tests.kafka_bytes import request_frame, set_of
+from tests.unit.test_capture_fields import repacked
+
+# In a process of its own, because the peak of its memory is measured.
+_RECORD = """
+import sys
+from pathlib import Path
+from playhead.capture.pair_document import Captured, Connection
+from playhead.capture.recorder import Recorder, RecorderConfig
+from playhead.capture.snapshot_writer import Rotation, Snapshot
+
+def peak_kib():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+import pyarrow
+frame, folder = Path(sys.argv[1]).read_bytes(), sys.argv[2]
+snapshot = Snapshot(Path(folder), Rotation())
+recorder = Recorder(RecorderConfig(folder), snapshot)
+recorder.take(Connection(1, "b:1", 0, 0, "127.0.0.1", 1, "127.0.0.1", 2))
+before = peak_kib()
+recorder.take(Captured(1, 0, 0, frame, b"", len(frame), 0, False))
+snapshot.close()
+print(peak_kib() - before)
+"""
+
+
+def produced(*sets: bytes) -> bytes:
+    partition = {"index": 0, "records": b"".join(sets)}
+    topic = {"name": "orders", "partitionData": [partition]}
+    values = {"transactionalId": None, "acks": 0, "timeoutMs": 1, "topicData": [topic]}
+    return request_frame(0, 9, values)
+
+
+def recorded(folder: Path, frame: bytes) -> tuple[int, Path]:
+    """By how many bytes the memory grew, and what was written."""
+    (folder / "frame").write_bytes(frame)
+    (folder / "out").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", _RECORD, str(folder / "frame"), str(folder / "out")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return int(done.stdout) << 10, folder / "out" / "raw.jsonl"
+
+
+def sets_in(path: Path) -> list[dict[str, Any]]:
+    request = json.loads(path.read_text())["kafka"]["request"]["ProduceRequest"]
+    return [each["records"] for each in request["topics"][0]["partitions"]]
+
+
+def test_a_small_request_costs_little_memory_and_disk(tmp_path):
+    """4 KB that unpack to 127 MB of zeros took 3 GB of memory, and 762 MB of the disk."""
+    grown_bytes, path = recorded(tmp_path, produced(repacked(set_of(bytes(100 << 20)), 4)))
+    assert path.stat().st_size < 1 << 20
+    assert grown_bytes < 60 << 20
+    (found,) = sets_in(path)
+    assert "decompresses to more than" in found["undecoded"]["reason"]
+
+
+@pytest.mark.slow  # writes 180 MB
+def test_a_line_is_not_in_memory_as_a_whole(tmp_path):
+    sets = repacked(set_of(bytes(30 << 20)), 4), set_of(b"x" * 40_000)
+    grown_bytes, path = recorded(tmp_path, produced(*sets))
+    assert path.stat().st_size > 180 << 20
+    assert grown_bytes < 200 << 20
+    zeros, text = sets_in(path)
+    assert zeros["records"][0]["valueString"] == "\0" * (30 << 20)
+    assert text["records"][0]["valueString"] == "x" * 40_000
+
+
+def test_the_bound_follows_the_memory_and_the_size():
+    def found(size: int, memory_bytes: int) -> int:
+        return Bounds.of(size, memory_bytes).unpacked_bytes
+
+    assert found(100, 64 << 20) == 1 << 20
+    assert found(4_096, 64 << 20) == 4_096_000
+    assert found(1 << 20, 64 << 20) == 64 << 20
+    assert found(1 << 20, 1 << 30) == 128 << 20
+    assert found(100, 1 << 20) == 1 << 20
