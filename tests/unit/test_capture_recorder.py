@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from playhead.capture import pair_document
 from playhead.capture.decode_records import Bounds
-from tests.kafka_bytes import request_frame, set_of
+from playhead.capture.pair_document import Captured, Connection, Describer
+from tests.kafka_bytes import request_frame, response_frame, set_of
 from tests.unit.test_capture_fields import repacked
 
 # In a process of its own, because the peak of its memory is measured.
@@ -79,6 +81,67 @@ def test_a_line_is_not_in_memory_as_a_whole(tmp_path):
     zeros, text = sets_in(path)
     assert zeros["records"][0]["valueString"] == "\0" * (30 << 20)
     assert text["records"][0]["valueString"] == "x" * 40_000
+
+
+TOPIC_ID = bytes(range(16))
+
+
+def named(name: str, topic_id: bytes = TOPIC_ID) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a Metadata request and its response say about a topic."""
+    asked = {"topicId": topic_id, "name": name}
+    return asked, asked | {"errorCode": 0, "isInternal": False, "partitions": []}
+
+
+def metadata(*topics: tuple[dict[str, Any], dict[str, Any]], is_answered: bool) -> Captured:
+    request = request_frame(
+        3, 12, {"topics": [asked for asked, _ in topics], "allowAutoTopicCreation": False,
+                "includeTopicAuthorizedOperations": False},
+    )  # fmt: skip
+    response = b""
+    if is_answered:
+        answers = [told | {"topicAuthorizedOperations": 0} for _, told in topics]
+        values = {"throttleTimeMs": 0, "brokers": [], "clusterId": None, "controllerId": 0}
+        response = response_frame(3, 12, values | {"topics": answers})
+    return Captured(1, 0, 0, request, response, len(request), len(response), True)
+
+
+def name_of_topic(describer: Describer) -> str | None:
+    partition = {"index": 0, "records": set_of(b"a")}
+    topic = {"topicId": TOPIC_ID, "partitionData": [partition]}
+    values = {"transactionalId": None, "acks": 0, "timeoutMs": 1, "topicData": [topic]}
+    frame = request_frame(0, 13, values)
+    document = describer.describe(Captured(1, 0, 0, frame, b"", len(frame), 0, False)).document
+    (found,) = document["kafka"]["request"]["ProduceRequest"]["topics"]
+    name: str | None = found.get("name")
+    return name
+
+
+@pytest.fixture
+def describer() -> Describer:
+    describer = Describer()
+    describer.connections[1] = Connection(1, "b:1", 0, 0, "127.0.0.1", 1, "127.0.0.1", 2)
+    return describer
+
+
+def test_only_a_broker_names_topics(describer):
+    describer.describe(metadata(named("orders"), is_answered=False))
+    assert name_of_topic(describer) is None
+    describer.describe(metadata(named("secret"), is_answered=True))
+    describer.describe(metadata(named("orders"), is_answered=False))
+    assert name_of_topic(describer) == "secret"
+
+
+def test_names_of_topics_do_not_fill_the_memory(describer, monkeypatch):
+    monkeypatch.setattr(pair_document, "_MOST_NAMES", 10, raising=False)
+    describer.describe(metadata(named("x" * 250), is_answered=True))
+    assert name_of_topic(describer) is None
+    describer.describe(metadata(named("orders"), is_answered=True))
+    describer.describe(metadata(named("orders"), is_answered=True))
+    for number in range(9):
+        describer.describe(metadata(named("x" * 249, bytes([number + 1] * 16)), is_answered=True))
+        assert name_of_topic(describer) == "orders"
+    describer.describe(metadata(named("y", bytes([99] * 16)), is_answered=True))
+    assert name_of_topic(describer) is None, "the oldest is forgotten"
 
 
 def test_the_bound_follows_the_memory_and_the_size():

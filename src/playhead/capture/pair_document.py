@@ -34,6 +34,9 @@ _NAMES_WITHHELD: Final = frozenset(
         "IncrementalAlterConfigs",
     }
 )
+# The longest name that Kafka allows, and more topics than most clusters have: some ten megabytes.
+_LONGEST_NAME: Final = 249
+_MOST_NAMES: Final = 100_000
 _UNKNOWN: Final = "undefined"
 _NS: Final = 1_000_000_000
 _NS_PER_MS: Final = 1_000_000
@@ -76,15 +79,22 @@ def is_withheld(api: int) -> bool:
 
 
 class Topics:
-    """Topic names by topic id, as far as responses contained both."""
+    """Topic names by topic id, as far as responses contained both.
+
+    Requests do not count: a client could give a topic the name of one that is recorded.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def learn(self, document: Document) -> None:
         for topic in document.get("topics", ()):
-            if topic.get("name") and topic.get("topicId"):
-                self._names[topic["topicId"]] = topic["name"]
+            name, key = topic.get("name"), topic.get("topicId")
+            if not name or not key or len(name) > _LONGEST_NAME:
+                continue
+            if key not in self._names and len(self._names) >= _MOST_NAMES:
+                del self._names[next(iter(self._names))]
+            self._names[key] = name
 
     def name(self, document: Document) -> None:
         """Add the names to topic ids without a name."""
@@ -167,7 +177,8 @@ class Describer:
             return
         self._content_bytes += most - bounds.unpacked_bytes
         reasons += [f"{side}: {reason}" for reason in found]
-        self._topics.learn(fields)
+        if side == "response":
+            self._topics.learn(fields)
         self._topics.name(fields)
         into[shape_of(api, side, version).name] = fields
 
