@@ -96,7 +96,7 @@ def test_many_that_dribble_one_after_the_other_stop_the_others_for_a_minute_at_m
     assert not any(end.is_held_back for end in left)
 
 
-def test_who_sends_all_the_time_gets_all_its_time_again_when_memory_was_free():
+def test_who_sends_all_the_time_gets_all_its_time_again_after_minutes_with_room():
     now_s = 0.0
     halves = frame_memory.Halves(1_000, lambda _: None, clock=lambda: now_s)
     for _ in range(2):
@@ -117,6 +117,31 @@ def test_who_sends_all_the_time_gets_all_its_time_again_when_memory_was_free():
         assert "30 s" in slow.gave_up
         assert not halves.is_full
         halves.gone(small)
+        for _ in range(300):
+            now_s += 1.0
+            halves.look()
+
+
+def test_who_fills_the_memory_after_each_closing_blocks_the_others_for_a_minute_at_most():
+    now_s, waits_s = 0.0, []
+    halves = frame_memory.Halves(1_000, lambda _: None, clock=lambda: now_s)
+    for _ in range(60):
+        slow, small = _Dribbler(halves, 1_200), _Dribbler(halves, 10)
+        halves.changed(slow)
+        halves.changed(small)
+        begun_s = now_s
+        while slow.gave_up is None:
+            now_s += 0.1
+            slow.held_bytes += 1
+            halves.changed(slow)
+            halves.look()
+        waits_s.append(now_s - begun_s)
+        assert small.gave_up is None, "only who fills the memory is closed"
+        halves.gone(small)
+        now_s += 1.0
+        halves.look()
+    assert sum(waits_s[:6]) < 61
+    assert max(waits_s[6:]) < 1
 
 
 def test_idle_connections_leave_room_for_who_has_something_to_ask(bench, monkeypatch):

@@ -4,13 +4,16 @@ A frame is forwarded when it is complete, so incomplete frames are buffered. A c
 or does not read its responses, could fill the memory. Above the limit, only the side that has buffered bytes
 for the longest time may continue: it completes its frame, or its connection is closed, because it is stalled
 or because the others have waited for too long. Each one that had to be closed halves the time of the next, and
-after a few of them all are closed that fill the memory: many connections cannot block the others for longer,
-together, than twice the time of one.
+after a few of them all are closed that fill the memory, the largest first: many connections cannot block the
+others for longer, together, than twice the time of one. This is forgotten slowly, so that a client which fills
+the memory again after each closing blocks nobody for the whole time again.
 """
 
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
+
+from playhead.capture.patience import Patience
 
 _WHY = "buffered frames fill the memory"
 MOST_S: Final = 30.0
@@ -45,8 +48,8 @@ class Halves:
         self._held: dict[End, int] = {}
         self._first_held = 0
         self._moved_at_s = 0.0
-        self._closed = 0
-        """How many had to be closed since the memory is full."""
+        self._looked_at_s = clock()
+        self._patience = Patience()
         self.total_bytes = 0
         self.is_full = False
 
@@ -78,21 +81,24 @@ class Halves:
         """Called now and then: while memory is full, close the first end if it is stalled or too slow."""
         self._note_first()
         first, now_s = self._first, self._clock()
+        passed_s, self._looked_at_s = now_s - self._looked_at_s, now_s
+        if not self.is_full:
+            self._patience.had_room(passed_s)
         if first is None:
             return
         if self._held[first] != self._first_held:
             self._first_held, self._moved_at_s = self._held[first], now_s
-        share = 0.5**self._closed
+        share = self._patience.share
         if now_s - self._moved_at_s >= STALLED_S * share:
             why = f"it was stalled while {_WHY}"
         elif now_s - self._first_since_s >= MOST_S * share:
             why = f"its frame was not complete after {MOST_S * share:.3g} s, while {_WHY}"
         else:
             return
-        self._closed += 1
+        self._patience.closed()
         first.give_up(why)
-        for end in [*self._held]:
-            if not self.is_full or self._closed <= _MOST_WAITED_FOR:
+        for end in sorted(self._held, key=self._held.__getitem__, reverse=True):
+            if not self.is_full or self._patience.closings <= _MOST_WAITED_FOR:
                 break
             end.give_up(why)
 
@@ -122,6 +128,5 @@ class Halves:
 
     def _let_all_go(self) -> None:
         self.is_full = False
-        self._closed = 0
         for each in self._held:
             each.let_go(_WHY)
