@@ -10,16 +10,23 @@ import threading
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import playhead.capture.proxy
+import playhead.capture.relay
 from playhead.capture import frame_memory
+from playhead.capture.address_rewrite import rewritten
+from playhead.capture.protocol import METADATA
+from playhead.host.clock import SystemClock, wait_until
 from tests.fix_commands import COMMAND
 from tests.kafka_bytes import set_of
 from tests.unit.test_capture_proxy import (
+    WITHIN_S,
     Bench,
     asked,
+    large_metadata_of,
     made_up_answers,
     produce_frame,
     produce_many,
@@ -211,6 +218,37 @@ def test_who_reads_nothing_of_what_was_asked_for_is_ended_when_memory_is_full(be
         bench.client(proxy.doors.port).link.sendall(asked(1, 11))
     until(lambda: any("stalled" in each for each in proxy.counts().troubles))
     until(lambda: not proxy.halves.is_full)
+    bench.ended(proxy)
+    assert proxy.halves.total_bytes == 0
+
+
+def test_large_responses_that_wait_to_be_parsed_are_counted_and_wait_for_each_other(
+    bench, monkeypatch
+):
+    may_go_on, running, most = threading.Event(), [], []
+
+    def slowly(*said: Any) -> bytes:
+        running.append(1)
+        most.append(len(running))
+        assert may_go_on.wait(WITHIN_S)
+        running.pop()
+        return rewritten(*said)
+
+    monkeypatch.setattr(playhead.capture.relay, "rewritten", slowly)
+    broker = bench.broker(large_metadata_of(9))
+    size = len(large_metadata_of(9)(METADATA, 12, 7, b""))
+    proxy = bench.proxy(broker, memory_bytes=1 << 20)
+    clients = [bench.client(proxy.doors.port) for _ in range(12)]
+    for client in clients:
+        client.link.sendall(asked(METADATA, 12))
+    until(lambda: len(broker.heard) == 12 and running)
+    assert wait_until(lambda: proxy.halves.is_full, deadline_s=3, clock=SystemClock(), every_s=0.01)
+    # What the kernel hands over in one piece comes on top, once for each connection.
+    assert 2 * size < proxy.halves.total_bytes < (1 << 20) + 12 * (256 << 10)
+    may_go_on.set()
+    for client in clients:
+        assert len(client.read()) == pytest.approx(size, abs=100)
+    assert max(most) <= 2
     bench.ended(proxy)
     assert proxy.halves.total_bytes == 0
 

@@ -30,6 +30,8 @@ _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
 _LOOK_EVERY_S: Final = 1.0
 _MOST_CONNECTIONS: Final = 10_000
+# Threads that parse share one core, and each needs several times the bytes of its response.
+_MOST_PARSED_AT_ONCE: Final = 2
 # A connection has two sockets. The rest is for ports, files, and a hundred clients that are accepted at once.
 _OTHER_HANDLES: Final = 256
 
@@ -58,6 +60,7 @@ class Proxy:
         self.halves = Halves(setting.memory_bytes, self.trouble)
         self._unanswered = UnansweredWatch(setting.memory_bytes)
         self.most_request_bytes = max(setting.memory_bytes, LEAST_MOST_BYTES)
+        self.parsing = asyncio.Semaphore(_MOST_PARSED_AT_ONCE)
         self.is_holding = False
         self.error: BaseException | None = None
         self.ended = Event()

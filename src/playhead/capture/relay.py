@@ -48,6 +48,8 @@ class RelayHost(Protocol):
     halves: Halves
     is_holding: bool
     most_request_bytes: int
+    parsing: asyncio.Semaphore
+    """Taken by who parses a large response; the others' wait, and are counted by `halves`."""
 
     def admits(self, host: str) -> bool: ...
     def translate(self, host: str, port: int) -> tuple[str, int]: ...
@@ -135,6 +137,8 @@ class Relay:
         self._number = self._begun_ns = 0
         self.is_closed = False
         self._aside: asyncio.Task[None] | None = None
+        self._large = b""
+        """A frame of the broker that is parsed aside, or waits for it; empty if the relay is closed."""
         self._behind: deque[bytes] = deque()
         """Frames of the broker that are queued behind a large one."""
         self._connecting: asyncio.Task[None] | None = None
@@ -162,11 +166,7 @@ class Relay:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self.broker, *self._address)
-        except (
-            OSError,
-            ValueError,
-            OverflowError,
-        ) as exc:  # the host or port is invalid
+        except (OSError, ValueError, OverflowError) as exc:  # the host or port may be invalid
             reason = getattr(exc, "strerror", None) or str(exc)
             self._place.trouble(f"broker {self.broker_name} cannot be reached: {reason}")
             self.close()
@@ -201,6 +201,7 @@ class Relay:
             return
         self.is_closed = True
         self._behind.clear()
+        self._large = b""
         for end in (self.client, self.broker):
             end.framer = Framer()
             end.end()
@@ -246,8 +247,8 @@ class Relay:
         self.client.let_go("the recorder is too slow")
 
     def behind_bytes(self, end: _End) -> int:
-        """Return the bytes of this side that are queued behind a large frame."""
-        return sum(map(len, self._behind)) if end is self.broker else 0
+        """Return the bytes of this side in a large frame that is parsed aside, and queued behind it."""
+        return len(self._large) + sum(map(len, self._behind)) if end is self.broker else 0
 
     # --- frames -----------------------------------------------------------------------------
 
@@ -327,8 +328,9 @@ class Relay:
         try:
             if _is_read_aside(api, version, frame):
                 self.broker.hold_back(_ASIDE)
+                self._large = frame
                 self._aside = asyncio.get_running_loop().create_task(
-                    self._read_aside((api, version), frame)
+                    self._read_aside((api, version))
                 )
                 return
             if api == API_VERSIONS:
@@ -357,24 +359,29 @@ class Relay:
         why = "its broker addresses cannot be rewritten"
         self._end_with(f"{what} was not forwarded, because {why}: {exc}")
 
-    async def _read_aside(self, of: tuple[int, int], frame: bytes) -> None:
+    async def _read_aside(self, of: tuple[int, int]) -> None:
         """Parse a large response in another thread; this connection's next responses are queued meanwhile.
 
         The first pass finds the addresses, the second replaces them: only this thread may open ports.
         """
         met: dict[tuple[str, int], tuple[str, int]] = {}
         try:
-            await asyncio.to_thread(rewritten, *of, frame, lambda *at: met.setdefault(at, at))
-            if not self._in_flight:
-                return  # the client has left already
-            met = {at: self._place.translate(*at) for at in met}
-            changed = await asyncio.to_thread(rewritten, *of, frame, lambda *at: met[at])
+            async with self._place.parsing:
+                frame = self._large
+                if self.is_closed:
+                    return  # the client has left already
+                await asyncio.to_thread(rewritten, *of, frame, lambda *at: met.setdefault(at, at))
+                if self.is_closed:
+                    return
+                met = {at: self._place.translate(*at) for at in met}
+                changed = await asyncio.to_thread(rewritten, *of, frame, lambda *at: met[at])
         except Malformed as exc:
-            if self._in_flight:
+            if not self.is_closed:
                 self._end_hidden(exc)
             return
         if self.is_closed:
             return
+        self._large = b""
         self._answer(frame, changed)
         self._aside, behind, self._behind = None, self._behind, deque()
         self.broker.let_go(_ASIDE)
