@@ -144,6 +144,18 @@ def test_names_of_topics_do_not_fill_the_memory(describer, monkeypatch):
     assert name_of_topic(describer) is None, "the oldest is forgotten"
 
 
+def test_numbers_that_json_does_not_have_are_texts(describer):
+    entity = {"entityType": "user", "entityName": "x"}
+    numbers = [float("nan"), float("inf"), float("-inf"), 1.5]
+    quotas = [{"key": "k", "value": number, "remove": False} for number in numbers]
+    values = {"entries": [{"entity": [entity], "ops": quotas}], "validateOnly": False}
+    frame = request_frame(49, 0, values)
+    document = describer.describe(Captured(1, 0, 0, frame, b"", len(frame), 0, False)).document
+    (entry,) = document["kafka"]["request"]["AlterClientQuotasRequest"]["entries"]
+    assert [each["value"] for each in entry["ops"]] == ["NaN", "Infinity", "-Infinity", 1.5]
+    json.dumps(document, allow_nan=False)
+
+
 def test_the_bound_follows_the_memory_and_the_size():
     def found(size: int, memory_bytes: int) -> int:
         return Bounds.of(size, memory_bytes).unpacked_bytes

@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from math import isinf, isnan
 from typing import Any, Final
 
 from playhead.capture.decode_records import Bounds, Document, record_sets
@@ -142,6 +143,8 @@ def _value(field: Field, is_flexible: bool, names: dict[str, str]) -> _Read:
         return _optional(inner) if field.is_nullable else inner
     if kind == "bool":
         return _bool
+    if kind == "float64":
+        return _float
     if kind in _NUMBERS:
         return _number(_NUMBERS[kind], is_long=kind == "int64")
     if kind == "uuid":
@@ -156,6 +159,16 @@ def _number(form: struct.Struct, *, is_long: bool) -> _Read:
         return (str(value) if is_long and value else value), at + form.size
 
     return read
+
+
+def _float(on: Reading, at: int) -> tuple[float | str, int]:
+    """Read a number, or the text for what JSON has no number for."""
+    (value,) = _NUMBERS["float64"].unpack_from(on.data, at)
+    if isnan(value):
+        return "NaN", at + 8
+    if isinf(value):
+        return ("Infinity" if value > 0 else "-Infinity"), at + 8
+    return float(value), at + 8
 
 
 def _bool(on: Reading, at: int) -> tuple[bool, int]:
