@@ -156,6 +156,22 @@ def test_what_waited_for_answers_is_passed_on_when_they_come(bench):
     assert (counts.written, counts.lost) == (5_000, 0)
 
 
+@pytest.mark.parametrize("version", [0, 3])
+def test_nobody_waits_for_a_million_apis_of_a_broker(bench, version):
+    count = as_varint(1_000_001) if version else struct.pack(">i", 1_000_000)
+    entry = struct.pack(">hhh", 999, 0, 1) + (b"\0" if version else b"")
+    answer = framed(struct.pack(">ih", 7, 0) + count + entry * 1_000_000)
+    broker = bench.broker(
+        lambda api, *said: answer if api == API_VERSIONS else made_up_answers(api, *said)
+    )
+    proxy = bench.proxy(broker)
+    assert bench.client(proxy.doors.port).ask(asked(API_VERSIONS, version)) == b""
+    other = bench.client(proxy.doors.port)
+    assert other.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    counts, _ = bench.ended(proxy)
+    assert any("1,000,000 APIs" in each for each in counts.troubles)
+
+
 def test_nobody_waits_for_a_million_coordinators_of_another(bench):
     """A client may ask for as many as it likes in one request."""
     one = b"\2k" + struct.pack(">i", 1) + b"\x0a127.0.0.1" + struct.pack(">ih", 9092, 0) + b"\1\0"

@@ -21,6 +21,8 @@ _HEAD_BYTES: Final = SIZE_BYTES + 4  # and the correlation id
 # SaslHandshake version 0 is followed by frames without a header, and no client has used it since Kafka 1.0.
 _LEAST: Final = {SASL_HANDSHAKE: 1}
 _FLEXIBLE_FROM: Final = 3
+# Kafka has fewer than a hundred.
+_MOST_APIS: Final = 1_000
 
 
 def restricted(version: int, frame: bytes) -> bytes:
@@ -42,6 +44,8 @@ def _restricted(version: int, frame: bytes) -> bytes:
     else:
         (count,) = struct.unpack_from(">i", frame, at)
         begin = at + 4
+    if count > _MOST_APIS:
+        raise Malformed(f"{count:,} APIs; a million would block the forwarding thread")
     splices, kept, place = [], 0, begin
     for _ in range(count):
         end = place + _ENTRY.size
