@@ -17,7 +17,8 @@ _SHOWN_APART = frozenset(
     """source target span lateness_ms read_on filter decode where select pace on_error""".split()  # noqa: SIM905
 )
 _MOST_PARTITIONS = 16
-_MOST_WIDE = 160
+_LEAST_WIDE, _MOST_WIDE = 40, 160
+_INDENT = " " * 11
 
 
 def plan_lines(plan: "Plan") -> list[str]:
@@ -90,15 +91,20 @@ def shown_span(plan: "Plan") -> str:
     return f"[{start}, {end})"
 
 
-def sample_lines(plan: "Plan") -> list[str]:
-    """Return the first and last records as the target will store them."""
+def sample_lines(plan: "Plan", width: int = _MOST_WIDE) -> list[str]:
+    """Return the first and last records as the target will store them, in lines of this width."""
     if not plan.samples:
         return ["  samples  none: the span has no records"]
-    texts = [json.dumps(dict(row), default=str, ensure_ascii=False) for row in plan.samples]
-    cut = [text if len(text) <= _MOST_WIDE else text[: _MOST_WIDE - 1] + "…" for text in texts]
+    # Values first: a line may be cut behind them.
+    rows = [
+        {n: row[n] for n in sorted(row, key=lambda n: n.startswith("_"))} for row in plan.samples
+    ]
+    texts = [json.dumps(row, default=str, ensure_ascii=False) for row in rows]
+    most = max(_LEAST_WIDE, width - len(_INDENT))
+    cut = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
     return [
-        "  samples  the first and the last record, as the target would store them",
-        *(f"           {t}" for t in cut),
+        "  samples  the first and the last records, as the target would store them",
+        *(f"{_INDENT}{t}" for t in cut),
     ]
 
 

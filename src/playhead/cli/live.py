@@ -1,5 +1,6 @@
 """`playhead live`: a pipeline from topics into a table or topics, until it is stopped."""
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +69,7 @@ def _play(run: Run, wish: PipelineSpec) -> None:
     for line in _lines(wish, planned):
         run.output.say(line)
     if values["dry_run"]:
-        for line in sample_lines(planned.plan):
+        for line in sample_lines(planned.plan, shutil.get_terminal_size((160, 24)).columns):
             run.output.say(line)
         run.output.emit(_document(wish, planned), [_document(wish, planned)])
         return

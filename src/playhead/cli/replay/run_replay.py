@@ -1,6 +1,7 @@
 """The common steps of commands that run a replay: show, ask, run, handle Ctrl-C, prove."""
 
 import json
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ def show(run: Run, planned: Planned) -> None:
     plan = planned.plan
     for line in (*plan_lines(plan), *_servers(planned)):
         run.output.say(line)
-    for line in sample_lines(plan):
+    for line in sample_lines(plan, shutil.get_terminal_size((160, 24)).columns):
         run.output.say(line, is_data=True)
     run.output.emit(plan.as_document(), plan_rows(plan), optional=OPTIONAL_OF_PLAN)
 
