@@ -151,6 +151,21 @@ def test_who_fills_the_memory_after_each_closing_blocks_the_others_for_a_minute_
     assert max(waits_s[6:]) < 1
 
 
+def test_a_frame_that_nobody_reads_keeps_the_turn_of_its_sender():
+    halves = frame_memory.Halves(1_000, lambda _: None)
+    sender, reader, waiting = (_Dribbler(halves, size) for size in (900, 0, 200))
+    halves.changed(sender)
+    halves.changed(waiting)
+    assert (halves.is_full, waiting.is_held_back) == (True, True)
+    reader.held_bytes, sender.held_bytes = 5_000, 0
+    halves.changed(reader, sender)
+    halves.changed(sender)
+    assert waiting.is_held_back, "or many senders fill the memory with what nobody reads"
+    reader.held_bytes = 0
+    halves.changed(reader)
+    assert not waiting.is_held_back
+
+
 def test_idle_connections_leave_room_for_who_has_something_to_ask(bench, monkeypatch):
     monkeypatch.setattr(playhead.capture.proxy, "_MOST_CONNECTIONS", 20)
     broker = bench.broker(made_up_answers)

@@ -53,10 +53,13 @@ class Halves:
         self.total_bytes = 0
         self.is_full = False
 
-    def changed(self, end: End) -> None:
-        """Update the buffered bytes of this side."""
+    def changed(self, end: End, source: End | None = None) -> None:
+        """Update the buffered bytes of this side, which has been given a frame of `source`."""
         before, now = self._held.get(end, 0), end.held_bytes
         if now:
+            if self.is_full and not before and source is next(iter(self._held), end):
+                # The turn goes on until the frame is read: else each next one would add a frame that nobody reads.
+                self._held = {end: now, **self._held}
             self._held[end] = now
         else:
             self._held.pop(end, None)

@@ -118,7 +118,7 @@ class _End(asyncio.Protocol):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frame)
             if self.transport.get_write_buffer_size():
-                self._relay.weigh(self)
+                self._relay.weigh(self, self._relay.other(self))
 
     def end(self) -> None:
         """Close the connection after sending what is buffered."""
@@ -218,9 +218,9 @@ class Relay:
         end.framer = Framer()
         self._place.halves.gone(end)
 
-    def weigh(self, end: _End) -> None:
+    def weigh(self, end: _End, source: _End | None = None) -> None:
         if not self.is_closed:
-            self._place.halves.changed(end)
+            self._place.halves.changed(end, source)
 
     def give_up(self, why: str) -> None:
         self._place.trouble(f"a connection to {self.broker_name} was closed: {why}")
