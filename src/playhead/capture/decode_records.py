@@ -138,7 +138,7 @@ def _unpacked(codec: int, data: memoryview, bounds: Bounds) -> bytes | memoryvie
         bounds.unpacked_bytes = 0
         raise
     except Malformed:
-        bounds.unpacked_bytes //= 2  # nobody knows how far it got
+        bounds.unpacked_bytes //= 2  # how far it got is unknown
         raise
     if codec:
         bounds.unpacked_bytes -= len(plain)

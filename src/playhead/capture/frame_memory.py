@@ -6,7 +6,7 @@ for the longest time may continue: it completes its frame, or its connection is 
 or because the others have waited for too long. Each one that had to be closed halves the time of the next, and
 after a few of them all are closed that fill the memory, the largest first: many connections cannot block the
 others for longer, together, than twice the time of one. This is forgotten slowly, so that a client which fills
-the memory again after each closing blocks nobody for the whole time again.
+the memory again after each closing does not block the others for the whole time again.
 """
 
 import time
@@ -58,7 +58,7 @@ class Halves:
         before, now = self._held.get(end, 0), end.held_bytes
         if now:
             if self.is_full and not before and source is next(iter(self._held), end):
-                # The turn goes on until the frame is read: else each next one would add a frame that nobody reads.
+                # Its turn lasts until the frame is read; otherwise each next side would add an unread frame.
                 self._held = {end: now, **self._held}
             self._held[end] = now
         else:

@@ -1,4 +1,4 @@
-"""How long clients wait for another one that fills the memory."""
+"""How long clients wait for a client that fills the memory."""
 
 from typing import Final
 

@@ -368,18 +368,18 @@ class Relay:
         try:
             async with self._place.parsing:
                 frame = self._large
-                if self.is_closed:
+                if not frame:
                     return  # the client has left already
                 await asyncio.to_thread(rewritten, *of, frame, lambda *at: met.setdefault(at, at))
-                if self.is_closed:
+                if self._large is not frame:
                     return
                 met = {at: self._place.translate(*at) for at in met}
                 changed = await asyncio.to_thread(rewritten, *of, frame, lambda *at: met[at])
         except Malformed as exc:
-            if not self.is_closed:
+            if self._in_flight:
                 self._end_hidden(exc)
             return
-        if self.is_closed:
+        if self._large is not frame:
             return
         self._large = b""
         self._answer(frame, changed)

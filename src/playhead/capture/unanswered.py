@@ -15,7 +15,7 @@ MOST_S: Final = 20.0
 """How long unanswered requests may hold all clients back."""
 BRIEF_S: Final = 1.0
 """Shorter holds are what a busy broker causes; they do not count."""
-# A second of a hold is forgotten after so many seconds without one.
+# A second of a hold is forgotten after four seconds without one.
 _FORGOTTEN_AFTER: Final = 4.0
 
 
@@ -58,7 +58,7 @@ class UnansweredWatch:
         )
         left = sum(size for size, _, _ in asking)
         if left <= self._most // 2:
-            return  # the recorder is slow; nobody is to blame
+            return  # the recorder is slow, and no client
         self._waited_s += min(passed_s, held_s)
         if self._waited_s < MOST_S * self._patience.share:
             return
