@@ -13,6 +13,7 @@ from adbc_driver_manager import AdbcConnection, AdbcStatement, StatementOptions
 from adbc_driver_postgresql import StatementOptions as PostgresOptions
 from psycopg import conninfo
 
+from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_of
 
 # Its DB-API does the same, but importing it imports pandas: a third of a second in every task.
@@ -33,7 +34,7 @@ class ArrowConnection:
         try:
             # The driver connects once more for the connection itself, which has the user's search_path.
             self._database.set_options(uri=uri)
-            self._connection = AdbcConnection(self._database)
+            self._connection = opened(uri, lambda: AdbcConnection(self._database))
         except BaseException:
             self._database.close()
             raise
@@ -90,12 +91,16 @@ def _database(uri: str) -> adbc_driver_manager.AdbcDatabase:
     said = given.get("options") or (service_of(given) or {}).get("options")
     options = f"{said or os.environ.get('PGOPTIONS', '')} -csearch_path=pg_catalog"
     try:
-        return adbc_driver_postgresql.connect(conninfo.make_conninfo(uri, options=options))
+        return _opened(conninfo.make_conninfo(uri, options=options))
     except Error as exc:
         # Some poolers refuse options or this one of them, and then there is only the user's search_path.
         if "options" not in str(exc):
             raise
-    return adbc_driver_postgresql.connect(uri)
+    return _opened(uri)
+
+
+def _opened(uri: str) -> adbc_driver_manager.AdbcDatabase:
+    return opened(uri, lambda: adbc_driver_postgresql.connect(uri))
 
 
 def _column(value: Any) -> pa.Array:

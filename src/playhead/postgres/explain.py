@@ -10,6 +10,7 @@ from psycopg import conninfo, pq
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
+from playhead.postgres.connecting import opened
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.server import Explainer, NotExplained
 
@@ -68,7 +69,7 @@ def open_explainer(url: str) -> Iterator[PostgresExplainer]:
     defaults = {"connect_timeout": "10", "application_name": APPLICATION}
     address = conninfo.make_conninfo("", **(defaults | checked(url) | {"client_encoding": "UTF8"}))
     try:
-        connection = psycopg.connect(address, autocommit=True)
+        connection = opened(address, lambda: psycopg.connect(address, autocommit=True))
     except psycopg.Error as exc:
         where = secrets.without_password(url)
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc

@@ -9,15 +9,18 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import psycopg
-from psycopg import conninfo, pq
+from psycopg import conninfo, generators, pq
+from psycopg.waiting import Ready, Wait
 
 from playhead import secrets
 from playhead.errors import UsageError
-from playhead.postgres.server import APPLICATION, checked
+from playhead.host.threads import call_within
+from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.service_file import service_of
 from playhead.server import LOST, Answer, Link, LinkLost
 
 _CONNECT_WITHIN_S: Final = 10
+_STEP: Final = "a step of connecting"
 _CHUNK_ROWS: Final = 512
 _COPY: Final = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 _ROWS: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.SINGLE_TUPLE, pq.ExecStatus.TUPLES_CHUNK)
@@ -70,8 +73,13 @@ class QueryLink(Link):
     """One connection; every call returns at once."""
 
     def __init__(self, address: bytes, *, has_checksums: bool = False) -> None:
-        self._pg = pq.PGconn.connect_start(address)
-        self._connecting: int = pq.PollingStatus.WRITING
+        self._pg: pq.abc.PGconn
+        """Only once it is open."""
+        # Unlike PGconn.connect_poll, it lets other threads run.
+        self._connecting = generators.connect(address.decode())
+        self._waits_for = Wait.W
+        self._is_open = self._is_left = False
+        """Whether it is open, and whether a thread that was left behind is still connecting."""
         self._checksum = 0 if has_checksums else None
         self._answer = Answer(checksum=self._checksum)
         self._pipelined = 0
@@ -79,33 +87,50 @@ class QueryLink(Link):
         """Whether rows of COPY TO are still to come."""
         self.backend = 0
         self.fileno: int = -1
-        if self._pg.status == pq.ConnStatus.BAD:
-            raise self._lost()
-        self.fileno = self._pg.socket
+        self._step(None)
 
     # --- opening and closing
 
     def go_on_connecting(self) -> bool:
         """Take the next step; return whether the connection is open."""
-        self._connecting = self._pg.connect_poll()
-        if self._connecting == pq.PollingStatus.FAILED:
-            raise self._lost()
-        self.fileno = self._pg.socket
-        if self._connecting != pq.PollingStatus.OK:
-            return False
-        self._pg.nonblocking = 1
-        self._pg.notice_handler = _ignored
-        self.backend = self._pg.backend_pid
-        return True
+        self._step(Ready.RW)
+        return self._is_open
+
+    def _step(self, ready: Ready | None) -> None:
+        # In a thread: a server can keep libpq computing in this call, for hours.
+        try:
+            opened = call_within(lambda: self._send(ready), _CONNECT_WITHIN_S, name=_STEP)
+        except TimeoutError as exc:
+            self._is_left = True
+            raise LinkLost(str(exc)) from exc
+        except psycopg.Error as exc:
+            raise LinkLost(why_not_connected(exc, "")) from exc
+        if opened is not None:
+            self._pg, self._is_open = opened, True
+            self.fileno = self._pg.socket
+            self._pg.notice_handler = _ignored
+            self.backend = self._pg.backend_pid
+
+    def _send(self, ready: Ready | None) -> pq.abc.PGconn | None:
+        """Take one step of libpq; return the connection when it is open."""
+        try:
+            self.fileno, self._waits_for = self._connecting.send(ready)
+        except StopIteration as end:
+            opened: pq.abc.PGconn = end.value
+            return opened
+        return None
 
     @property
     def wants_to_write(self) -> bool:
         """While connecting: whether to wait until it can be written."""
-        return self._connecting == pq.PollingStatus.WRITING
+        return not self._is_open and self._waits_for == Wait.W
 
     def close(self) -> None:
         with suppress(psycopg.Error):
-            self._pg.finish()
+            if self._is_open:
+                self._pg.finish()
+            elif not self._is_left:
+                self._connecting.close()
 
     def cancel(self) -> Callable[[], bool]:
         try:

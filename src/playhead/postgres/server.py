@@ -17,6 +17,7 @@ from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 from playhead.host import paths
+from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_name, service_of
 
 APPLICATION = "playhead"
@@ -213,9 +214,10 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
     """Yield a connection that commits when the block ends, and rolls back when it fails."""
     try:
         checked(url)
-        connection = psycopg.connect(
+        address = conninfo.make_conninfo(
             url, connect_timeout=_CONNECT_WITHIN_S, application_name=APPLICATION
         )
+        connection = opened(address, lambda: psycopg.connect(address))
     except psycopg.Error as exc:
         where = secrets.without_password(url)  # First, so that the reason is redacted with it.
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc

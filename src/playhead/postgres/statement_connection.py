@@ -7,6 +7,8 @@ import psycopg
 from psycopg import RawCursor, adapt
 from psycopg.types import json, numeric, string
 
+from playhead.postgres.connecting import opened
+
 
 class _NumericText(numeric.NumericBinaryLoader):
     def load(self, data: Any) -> str:  # type: ignore[override]
@@ -36,8 +38,9 @@ class StatementConnection:
     """Connects when it is made; belongs to one thread."""
 
     def __init__(self, uri: str) -> None:
-        self._connection = psycopg.connect(
-            uri, autocommit=True, prepare_threshold=None, context=_TYPES
+        self._connection = opened(
+            uri,
+            lambda: psycopg.connect(uri, autocommit=True, prepare_threshold=None, context=_TYPES),
         )
 
     def close(self) -> None:
