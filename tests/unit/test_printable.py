@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from playhead.cli import app as cli_app
 from playhead.cli.output import Output, Progress, csv_text, prompt, tell
 from playhead.cli.records.decode import Decoded
-from playhead.cli.records.record_output import JsonPrinter, LinePrinter
+from playhead.cli.records.record_output import CsvPrinter, JsonPrinter, LinePrinter
 from playhead.errors import PlayheadError
 from playhead.kafka.produce.console_lines import LineWriter, Separators
 from playhead.printable import indented, json_text, one_line, printable
@@ -176,6 +176,25 @@ def test_records_on_a_terminal_are_shown_and_in_a_pipe_are_exact(monkeypatch):
                 assert written.startswith(b"h:" + raw + b"\t" + raw + b"\t" + raw + b"\n{"), label
                 document = json.loads(written.decode("utf-8", "replace").rstrip().split("\n")[-1])
                 assert document["offset"] == 0, label
+
+
+def test_a_line_within_a_record_on_a_terminal_is_indented(monkeypatch):
+    value = b"order 1\nerror: no\n\nhint: run it\n"
+    record = Record("laps", 0, 0, 1, TimestampType.CREATE_TIME, None, value, ())
+    for stream in (Terminal(), Pipe()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        LinePrinter(LineWriter(), Decoded()).show(Records.of([record, record]), [0, 1])
+        Output("csv").emit({}, [{"value": value.decode()}])
+        CsvPrinter(Decoded()).show(Records.of([record]), [0])
+        written = stream.buffer.getvalue()  # type: ignore[attr-defined]
+        faked = [line for line in written.split(b"\n") if line.startswith((b"error:", b"hint:"))]
+        assert len(faked) == (0 if stream.isatty() else 8)
+        if stream.isatty():
+            assert written.startswith(
+                b"order 1\n    error: no\n    \n    hint: run it\n\norder 1\n"
+            )
+        else:
+            assert written.startswith((value + b"\n") * 2 + b'value\n"' + value + b'"\n')
 
 
 @pytest.mark.parametrize("text", ["a\rb", "a\nb", "a\r\nb", "\r", 'a"b', "a,b", " a ", "", "=1+1"])

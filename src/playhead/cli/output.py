@@ -50,7 +50,7 @@ class Output:
             for row in rows:
                 _write(_json(row))
         elif self.form == "csv" and rows:
-            self.text(csv_text(_csv_rows(rows)).removesuffix("\n"))
+            self.text(shown_csv(_csv_rows(rows)).removesuffix("\n"))
         elif self.form == "table":
             _write_table(rows, self.zone, optional)
 
@@ -168,13 +168,24 @@ def prompt(text: str) -> None:
     _drawn.say(spoken(text.removesuffix("\n")) + end)
 
 
-def write_bytes(data: bytes) -> None:
-    """Write bytes to stdout: unchanged in a pipe or a file, as safe text on a terminal."""
+def write_records(records: Iterable[bytes]) -> None:
+    """Write records to stdout: unchanged in a pipe or a file, as safe text on a terminal.
+
+    There the lines after a line break of a record are indented.
+    """
     if sys.stdout.isatty():
-        data = printable(data.decode("utf-8", "backslashreplace")).encode()
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+        records = (_shown(each.decode("utf-8", "backslashreplace")).encode() for each in records)
+    write_answer(b"".join(records))
+
+
+def write_text(text: str) -> None:
+    """Write a text as UTF-8 to stdout, whatever its encoding is; as safe text on a terminal."""
+    write_answer((printable(text) if sys.stdout.isatty() else text).encode())
+
+
+def _shown(record: str) -> str:
+    text = record.rstrip("\n")
+    return indented(text) + record[len(text) :]
 
 
 def write_answer(data: bytes) -> None:
@@ -254,6 +265,13 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     csv.writer(text, lineterminator="\r\n").writerows(rows)
     # A lone surrogate, which JSON can contain and UTF-8 cannot.
     return text.getvalue().encode("utf-8", "backslashreplace").decode()
+
+
+def shown_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV for stdout; on a terminal, lines after a line break in a cell are indented."""
+    if not sys.stdout.isatty():
+        return csv_text(rows)
+    return "".join(_shown(csv_text([row])) for row in rows)
 
 
 def _csv_rows(rows: Sequence[Row]) -> Iterator[list[str]]:

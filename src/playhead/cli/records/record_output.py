@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from playhead.cli.options import Run
-from playhead.cli.output import csv_text, write_bytes
+from playhead.cli.output import shown_csv, write_records, write_text
 from playhead.cli.records import jsonl
 from playhead.cli.records.decode import Decoded
 from playhead.cli.records.record_format import FormatWriter
@@ -103,7 +103,7 @@ class LinePrinter:
         if indexes:
             picked = records.pick(indexes)
             keys, values = self.decoded.as_bytes(picked)
-            write_bytes(b"".join(self.writer.lines(picked, keys, values)))
+            write_records(self.writer.lines(picked, keys, values))
 
     def end(self, scanned: int, why: str, /) -> None:
         pass
@@ -119,7 +119,7 @@ class CsvPrinter:
     def begin(self) -> None:
         from playhead.files.formats.csv_format import HEADER
 
-        _write(csv_text([HEADER]))
+        write_text(shown_csv([HEADER]))
 
     def show(self, records: Records, indexes: Sequence[int], /) -> None:
         from playhead.files.formats.csv_format import rows_of
@@ -128,7 +128,7 @@ class CsvPrinter:
         if indexes:
             picked = records.pick(indexes)
             keys, values = self.decoded.as_bytes(picked)
-            _write(csv_text(rows_of(replace(picked, keys=[*keys], values=[*values]))))
+            write_text(shown_csv(rows_of(replace(picked, keys=[*keys], values=[*values]))))
 
     def end(self, scanned: int, why: str, /) -> None:
         pass
@@ -145,7 +145,7 @@ class JsonPrinter:
 
     def begin(self) -> None:
         if self.is_document:
-            _write('{"records": [')
+            write_text('{"records": [')
 
     def show(self, records: Records, indexes: Sequence[int], /) -> None:
         self.count += len(indexes)
@@ -153,19 +153,14 @@ class JsonPrinter:
             picked = records.pick(indexes)
             text = list(jsonl.lines(picked, self.decoded.as_json()))
             if self.is_document:
-                _write(self._between + ",\n".join(text))
+                write_text(self._between + ",\n".join(text))
                 self._between = ",\n"
             else:
-                _write("\n".join(text) + "\n")
+                write_text("\n".join(text) + "\n")
 
     def end(self, scanned: int, why: str, /) -> None:
         if self.is_document:
-            _write(f'\n], "scanned": {scanned}, "stopped": {json.dumps(why)}}}\n')
-
-
-def _write(text: str) -> None:
-    """Write UTF-8, whatever the terminal's encoding is, because JSON requires it."""
-    write_bytes(text.encode())
+            write_text(f'\n], "scanned": {scanned}, "stopped": {json.dumps(why)}}}\n')
 
 
 def printer(run: Run, decoded: Decoded) -> Printer:

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from playhead.cli.options import Run, command
-from playhead.cli.output import csv_text
+from playhead.cli.output import shown_csv
 from playhead.errors import UsageError
 from playhead.options.traffic import AS_CSV, EXTRACT
 
@@ -99,7 +99,7 @@ def _csv(*parts: Iterable[Sequence[str]]) -> Iterator[str]:
     for part in parts:
         rest = iter(part)
         while rows := [*islice(rest, _AT_ONCE)]:
-            yield csv_text(rows).removesuffix("\n")
+            yield shown_csv(rows).removesuffix("\n")
 
 
 def _records(run: Run, name: str, filter_: str | None) -> None:
