@@ -16,6 +16,7 @@ from playhead.host import file_lock, jars
 from playhead.host.folders import exposed, open_plain, opened, read_plain
 from playhead.sandbox import Sandbox
 from playhead.spark.engine_folder import EngineFolder
+from playhead.spark.task_secrets import Handover
 from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
 
 # --- who else can change it
@@ -276,3 +277,18 @@ def test_an_engine_is_not_put_where_others_can_swap_its_folder(tmp_path, monkeyp
     tmp_path.chmod(0o1777)  # as /tmp is
     EngineFolder().remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("variable", ["SPARK_LOCAL_DIRS", "TMPDIR"])
+def test_an_engine_is_not_put_where_kafka_cannot_read_its_secrets(tmp_path, monkeypatch, variable):
+    place = tmp_path / "a:b"
+    place.mkdir()
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setenv(variable, str(place))
+    with pytest.raises(Refused, match="has a colon") as caught:
+        EngineFolder()
+    assert variable in (caught.value.hint or "")
+    with pytest.raises(Refused, match="has a colon"):
+        Handover(place).kafka({"sasl.jaas.config": "secret"})
+    assert list(place.iterdir()) == []

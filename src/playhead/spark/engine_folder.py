@@ -23,6 +23,7 @@ class EngineFolder:
 
     def __init__(self) -> None:
         place = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        expect_no_colon(place)
         _expect_own(place)
         _remove_left(place)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
@@ -48,6 +49,16 @@ class EngineFolder:
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+def expect_no_colon(place: Path) -> None:
+    """Refuse a place from which Kafka's client cannot read secrets: they would travel in the job."""
+    if ":" in str(place):
+        raise Refused(
+            f"the folder for engines has a colon in its path: {place}; Kafka's client reads a path up to its "
+            "first colon, and passwords would be in the engine's jobs instead of a file",
+            hint="set TMPDIR, or SPARK_LOCAL_DIRS if it is set, to a folder without a colon",
+        )
 
 
 def _expect_own(place: Path) -> None:

@@ -17,6 +17,7 @@ from uuid import uuid4
 from playhead.config.kafka_properties import BY_SPELLING
 from playhead.host import private_files
 from playhead.spark import session
+from playhead.spark.engine_folder import expect_no_colon
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,9 +54,9 @@ class Handover:
         So is a text that looks like such a reference: Kafka would read the file that it names.
         """
         secret = {key: text for key, text in properties.items() if _is_secret(key) or "${" in text}
-        # Kafka reads a path up to its first colon.
-        if self.folder is None or not secret or ":" in str(self.folder):
+        if self.folder is None or not secret:
             return dict(properties)
+        expect_no_colon(self.folder)
         file = self.folder / uuid4().hex
         private_files.write(
             file, "".join(f"{key}={_escaped(text)}\n" for key, text in secret.items())
