@@ -194,7 +194,7 @@ def test_a_document_of_many_small_values_is_refused(tmp_path: Path) -> None:
         for _ in range(17):
             packed.write(b"[]," * (1 << 20))
         packed.write(b"[]]}}")
-    with pytest.raises(NoSnapshot, match="more than 33,554,432 values"):
+    with pytest.raises(NoSnapshot, match="more than 4,194,304 values"):
         TrafficSource("har", str(file)).bounds()
 
 

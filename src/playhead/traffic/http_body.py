@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from playhead.traffic.json_documents import loaded_text
 from playhead.traffic.pair import Pair, field
 
 _LARGEST_XML = 16 << 20
@@ -32,7 +33,7 @@ def request_json(pair: Pair) -> Any:
     if body is None:
         return None
     try:
-        return json.loads(body)
+        return loaded_text(body.decode(json.detect_encoding(body), "surrogatepass"))
     except (ValueError, RecursionError):
         return None
 

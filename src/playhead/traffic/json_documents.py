@@ -1,6 +1,7 @@
 """Reads the JSON documents of a file with their positions, and reports all other lines."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -8,7 +9,8 @@ from typing import Any, BinaryIO
 from playhead.traffic.snapshot import LONGEST, SECTION
 
 _BOM = b"\xef\xbb\xbf"
-_MOST_VALUES = 32 << 20
+_MOST_VALUES = 4 << 20
+"""In a document; as many empty arrays take 256 MB."""
 _INTERNAL, _JSON = b"### INTERNAL", b"json: "
 
 
@@ -152,9 +154,23 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
 
 def loaded(data: bytes, encoding: str = "utf-8") -> Any:
     """Return the parsed document; raises ValueError if it would take much more memory than its bytes."""
-    if len(data) > _MOST_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+    return loaded_text(data.decode(encoding))
+
+
+def loaded_text(text: str) -> Any:
+    """Return the parsed document, as `loaded` does."""
+    if _signs(text) > _MOST_VALUES and _signs(_without_strings(text)) > _MOST_VALUES:
         raise ValueError(f"a document of more than {_MOST_VALUES:,} values")
-    return json.loads(data.decode(encoding))
+    return json.loads(text)
+
+
+def _signs(text: str) -> int:
+    """Return how many values a document has at most; each but the first has such a sign before it."""
+    return sum(map(text.count, ",[{")) if len(text) > _MOST_VALUES else 0
+
+
+def _without_strings(text: str) -> str:
+    return re.sub(r'"[^"]*"?', "", text.replace("\\\\", "").replace('\\"', ""))
 
 
 def parsed(text: bytes) -> dict[str, Any] | str:

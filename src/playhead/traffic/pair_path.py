@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from playhead.grammar.cursor import Cursor
+from playhead.traffic.json_documents import loaded_text
 
 _EACH: Final = ("#", "*")
 
@@ -116,7 +117,7 @@ def _document(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         return MISSING
     try:
-        return json.loads(text)
+        return loaded_text(text)
     except (ValueError, RecursionError):
         return MISSING
 
