@@ -129,7 +129,7 @@ class Column:
     """As in a statement; empty for the database's default."""
     base_modifier: int = -1
     """The effective modifier, the column's or a domain's."""
-    holds_times = False
+    holds_times: bool = False
     """Whether a user-defined type contains times: a row, a range, an array."""
     number: int = 0
     """The server's own, which a column that is dropped and added again does not get back."""
