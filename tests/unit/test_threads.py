@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from playhead.host.threads import call_within
+from playhead.host.clock import wait_until
+from playhead.host.threads import call_within, is_any_left_behind
 
 
 def test_what_the_call_returns_is_returned():
@@ -23,4 +24,6 @@ def test_a_call_that_does_not_return_is_left_behind():
     never = threading.Event()
     with pytest.raises(TimeoutError, match=r"a call did not end within 0\.01 s"):
         call_within(never.wait, 0.01, name="a call")
+    assert is_any_left_behind()
     never.set()
+    assert wait_until(lambda: not is_any_left_behind(), deadline_s=5, every_s=0.01)

@@ -1,6 +1,7 @@
 """Runs calls that may never return in threads, which are left behind if they do not."""
 
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
 from typing import Generic, TypeVar
 
@@ -35,9 +36,26 @@ class BackgroundCall(Generic[Result]):
         return self._results[0]
 
 
+_running: set[object] = set()
+
+
 def call_within(call: Callable[[], Result], seconds: float, *, name: str) -> Result:
     """Return the result of the call or raise its error; raise `TimeoutError` if it takes longer."""
-    calling = BackgroundCall(call, name=name)
+    calling = BackgroundCall(partial(_noted, call), name=name)
     if not calling.is_over(seconds):
         raise TimeoutError(f"{name} did not end within {seconds:g} s")
     return calling.result()
+
+
+def is_any_left_behind() -> bool:
+    """Return whether a call that was to end within a time still runs; at the end of a process, no one waits for it."""
+    return bool(_running)
+
+
+def _noted(call: Callable[[], Result]) -> Result:
+    mine = object()
+    _running.add(mine)
+    try:
+        return call()
+    finally:
+        _running.discard(mine)
