@@ -183,10 +183,10 @@ def _files(link: Link, match: Any, __: Any) -> Answer:
 
 
 _TYPES = {
-    "int8": "bigint",
-    "int4": "integer",
-    "text": "text",
-    "timestamptz": "timestamp with time zone",
+    "int8": ("bigint", 20),
+    "int4": ("integer", 23),
+    "text": ("text", 25),
+    "timestamptz": ("timestamp with time zone", 1184),
 }
 
 
@@ -195,28 +195,10 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     table = next(each for each in link.base.tables.values() if each.oid == parameters[0])
     rows = []
     for name, base in table.kinds.items():
-        kind = _TYPES[base]
+        kind, oid = _TYPES[base]
         is_required = name in table.required
-        rows.append(
-            (
-                name,
-                kind,
-                base,
-                "b",
-                "",
-                -1,
-                is_required,
-                "",
-                "",
-                kind,
-                None,
-                "",
-                -1,
-                False,
-                len(rows) + 1,
-                kind,
-            )
-        )
+        facts = (name, kind, base, "b", "", -1, is_required, "", "", kind, None, "", -1)
+        rows.append((*facts, len(rows) + 1, kind, oid, False))
     return rows, -1
 
 
