@@ -40,8 +40,6 @@ class Ending:
         self.code: int | None = None
         """The exit code for the signal; None before a signal."""
         self._is_lost = False
-        self._is_over = threading.Event()
-        """Whether the command has ended."""
 
     def take(self, number: int, _: FrameType | None) -> None:
         """Handle a signal: raise in the main thread, and make sure that nothing prevents the end."""
@@ -58,9 +56,7 @@ class Ending:
         time.sleep(_ENGINE_LEFT_S)
         if _kill_engines(for_good=True):
             time.sleep(_PROCESS_LEFT_S)
-        elif self._is_over.wait(_PROCESS_LEFT_S):
-            return
-        os._exit(self.code or 0)  # Without an engine, a library may hang that cleans up.
+            os._exit(self.code or 0)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -74,7 +70,6 @@ class Ending:
         try:
             yield
         finally:
-            self._is_over.set()
             sys.unraisablehook = tells
             for kind, handler in before.items():
                 signal.signal(kind, handler)
