@@ -13,7 +13,7 @@ from playhead.sandbox import Endpoints
 
 RunBytes = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Playhead = Callable[..., "subprocess.CompletedProcess[str]"]
-COMMAND = [sys.executable, "-m", "playhead.cli.app"]
+COMMAND = [sys.executable, "-m", "playhead.cli.start"]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The `playhead` command: its tree, and the one place where errors become exit codes."""
 
-import atexit
 import contextlib
 import io
 import os
@@ -28,7 +27,6 @@ from playhead.errors import (
     EXIT_USAGE,
     PlayheadError,
 )
-from playhead.host.threads import is_any_left_behind
 from playhead.version import __version__
 
 _WITH_ENGINE = ("replay", "gaps", "verify", "resume")
@@ -70,13 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command, in the warm engine where it can be, and end the process with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_what_is_closed()
-    code = run(words, _run_anywhere)
-    _flush()
-    if arguments is None and is_any_left_behind():
-        # A library cleans up at the end of the process, and crashes under a call of it that still runs.
-        atexit._run_exitfuncs()
-        os._exit(code)
-    sys.exit(code)
+    _leave(run(words, _run_anywhere))
 
 
 def run(words: list[str], command: "Callable[[list[str]], int] | None" = None) -> int:
@@ -200,13 +192,14 @@ def _wants_traceback(words: list[str]) -> bool:
     return asked.count("v") > 1
 
 
-def _flush() -> None:
-    """Write what is left of the output, even if its reader is gone."""
+def _leave(code: int) -> None:
+    """End with this code, even if the reader of our output is gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The program's entry: Ctrl-C while the command is still being loaded ends it, without a traceback."""
 
+import atexit
 import os
 import signal
 
@@ -14,7 +15,23 @@ def main() -> None:
     from playhead.cli.app import main as run
 
     signal.signal(signal.SIGINT, before)
-    run()
+    try:
+        run()
+    except SystemExit as end:
+        _end_under_calls(end.code)
+        raise
+
+
+def _end_under_calls(code: object) -> None:
+    """End the process at once if a call still runs whose result no one waits for.
+
+    Its library would clean up at the end of the process, and crash under it.
+    """
+    from playhead.host.threads import is_any_left_behind
+
+    if is_any_left_behind():
+        atexit._run_exitfuncs()
+        os._exit(code if isinstance(code, int) else 1)
 
 
 def _end(_number: int, _frame: object) -> None:
