@@ -138,8 +138,11 @@ class Verification:
                 "columns-missing", f"{each}: no row could be looked up, and none was compared"
             )
         if self.different and self.unfilled:
-            text = f"the run wrote nothing into {', '.join(self.unfilled)}: columns that were added since, or that"
-            yield Note("columns-unfilled", f"{text} others fill, differ without a fault of it")
+            text = f"the run wrote nothing into {', '.join(self.unfilled)}; differences in these columns are no"
+            yield Note(
+                "columns-unfilled",
+                f"{text} fault of it: they were added since, or other programs fill them",
+            )
 
     def after(self, plan: Plan, target: Target, *, is_of_run: bool) -> "Verification":
         """Return it with what planning could not read of the span, and what the target may hide."""
