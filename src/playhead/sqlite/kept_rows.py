@@ -74,13 +74,15 @@ class KeptRows:
         if self._before is not None:
             replaced = self._before + self._happened("insert") - deleted - self._size()
         if deleted or replaced > 0:
-            counted = self._of_keys if self._is_keyed else self._of_places
-            missing = counted(deleted, max(0, replaced))
+            replaced = max(0, replaced)
+            missing = (
+                self._of_keys(replaced) if self._is_keyed else self._of_places(deleted, replaced)
+            )
         for name in (_CHANGES, _WRITTEN):
             self._run(f"DROP TABLE IF EXISTS temp.{name}")
         return missing
 
-    def _of_keys(self, _deleted: int, replaced: int) -> tuple[int, int]:
+    def _of_keys(self, replaced: int) -> tuple[int, int]:
         lost = sum(not self._table.has_key_of(self._connection, row) for row in self._written)
         keys, written = self._deleted_and_written()
         same = " AND ".join(f"t.{named(name)} = d.k{n}" for n, name in enumerate(self._by))

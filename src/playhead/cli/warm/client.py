@@ -164,7 +164,7 @@ def start_engine(*, at_once: bool) -> "Started":
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An engine after `start_engine`; `process` is None if another command started the engine."""
+    """The engine that `start_engine` has found or started; `process` is None if another command started it."""
 
     log: Path
     process: Detached | None
