@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from playhead.queries.column import Column
-from playhead.queries.gate import FIRST_INSIDE, UNNUMBERED, LowWater, Numbering, Role
+from playhead.queries.gate import FIRST_INSIDE, UNNUMBERED, LowWater, Numbering, Owners, Role
 
 
 @dataclass
@@ -294,10 +294,10 @@ def test_a_transaction_that_stays_open_is_numbered_when_it_ends() -> None:
     found = Numbering("commit")
     found.add(0, Role.BODY, 1)
     found.add(1, Role.WRITE, 5)
-    assert found.seal(6) == [0, 1]
+    assert [*found.seal(6)] == [0, 1]
     found.add(0, Role.END, 7)
     found.add(2, Role.BODY, 8)
-    assert found.seal(9) == [2, 3]
+    assert [*found.seal(9)] == [2, 3]
     assert list(found.numbers) == [UNNUMBERED, 0, 1, UNNUMBERED]
     assert list(found.needs) == [0, 0, 1, 2]
 
@@ -312,6 +312,20 @@ def test_a_write_alone_waits_for_what_was_done_before_it_began() -> None:
     found.seal()
     assert list(found.numbers) == [UNNUMBERED, FIRST_INSIDE, 0, 1, 2]
     assert list(found.awaits) == [0, 0, 0, 1, 1]
+
+
+def test_the_session_of_a_number_is_known_until_it_is_forgotten() -> None:
+    owners = Owners()
+    owners.note(2, session=7)
+    owners.note(FIRST_INSIDE - 1, session=8)
+    owners.note(UNNUMBERED, session=9)
+    assert [owners.get(number) for number in (0, 2, 3, FIRST_INSIDE, FIRST_INSIDE - 1)] == [
+        None, 7, None, None, 8,
+    ]  # fmt: skip
+    owners.forget(5, 5)
+    assert owners.get(5) is None
+    owners.note(6, session=1)
+    assert owners.get(6) == 1
 
 
 def test_what_is_forgotten_cannot_be_asked_for() -> None:

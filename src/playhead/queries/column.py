@@ -5,11 +5,14 @@ from collections.abc import Iterator
 
 
 class Column:
-    """An array that keeps its positions when its beginning is forgotten."""
+    """An array that keeps its positions when its beginning is forgotten.
+
+    A column of the default type takes 4 bytes for each number, and 8 from the first number on that needs them.
+    """
 
     __slots__ = ("_items", "_start")
 
-    def __init__(self, typecode: str = "q") -> None:
+    def __init__(self, typecode: str = "i") -> None:
         self._items: array[int] = array(typecode)
         self._start = 0
 
@@ -25,14 +28,22 @@ class Column:
     def __setitem__(self, at: int, number: int) -> None:
         if at < self._start:
             raise IndexError(f"Column: {at} is forgotten; the first that is kept is {self._start}")
-        self._items[at - self._start] = number
+        try:
+            self._items[at - self._start] = number
+        except OverflowError:
+            self._widen()
+            self._items[at - self._start] = number
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the elements that are not forgotten."""
         return iter(self._items)
 
     def append(self, number: int) -> None:
-        self._items.append(number)
+        try:
+            self._items.append(number)
+        except OverflowError:
+            self._widen()
+            self._items.append(number)
 
     def extend(self, numbers: bytes) -> None:
         """Append numbers from their bytes."""
@@ -44,3 +55,8 @@ class Column:
         if count * 2 > len(self._items):
             del self._items[:count]
             self._start = before
+
+    def _widen(self) -> None:
+        if self._items.typecode != "i":
+            raise OverflowError(f"Column: the number does not fit into {self._items.typecode!r}")
+        self._items = array("q", self._items)

@@ -1,11 +1,12 @@
 """Calculates which statement is due next and when, from the pace."""
 
 import time
-from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 from playhead.pace import Pace
 from playhead.queries.column import Column
+from playhead.queries.sorted_numbers import sorted_numbers
 from playhead.queries.tape import Tape
 from playhead.schedule import Schedule
 
@@ -18,7 +19,8 @@ class DueList:
 
     def __init__(self, tape: Tape, pace: Pace, outcomes: Column) -> None:
         self._tape, self._outcomes, self._rule = tape, outcomes, pace
-        self._waiting: list[tuple[int, int]] = []
+        self._waiting: list[tuple[int, int, Iterator[int]]] = []
+        """The first of each group of added statements, by when it is due, with the rest of the group."""
         self._schedule: Schedule | None = None
         self._ordinal = 0
         self._latest_us = self._cut_us = 0
@@ -31,13 +33,8 @@ class DueList:
 
     def add(self, statements: Iterable[int]) -> None:
         """Add the statements without an outcome; the order within a session is kept."""
-        added = [(self._tape.due_us[at], at) for at in statements if not self._outcomes[at]]
-        if not self._waiting:
-            heapify(added)
-            self._waiting = added
-        else:
-            for each in added:
-                heappush(self._waiting, each)
+        added = (at for at in statements if not self._outcomes[at])
+        self._wait(sorted_numbers(added, self._tape.due_us.__getitem__))
         if self.next is None:
             self._put_off()
             self._draw()
@@ -65,7 +62,16 @@ class DueList:
         return self.next is not None and self.next_due_ns > time.monotonic_ns()
 
     def _drawn(self) -> int | None:
-        return heappop(self._waiting)[1] if self._waiting else None
+        if not self._waiting:
+            return None
+        _, at, rest = heappop(self._waiting)
+        self._wait(rest)
+        return at
+
+    def _wait(self, rest: Iterator[int]) -> None:
+        at = next(rest, None)
+        if at is not None:
+            heappush(self._waiting, (self._tape.due_us[at], at, rest))
 
     def _draw(self) -> None:
         self.next = self._drawn()

@@ -17,12 +17,15 @@ transactions it waited for had ended before, and are logged by then. A transacti
 later, and statements that waited for it come later still.
 """
 
+from array import array
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Literal
 
 from playhead.queries.column import Column
+from playhead.queries.sorted_numbers import sorted_numbers
 
 Order = Literal["session", "commit", "strict"]
 ORDERS: tuple[Order, ...] = ("session", "commit", "strict")
@@ -32,6 +35,7 @@ FIRST_INSIDE: Final = -2
 _BEFORE_THE_LOG: Final = -1
 _NEVER: Final = (1 << 62) - 1
 _ROWS_BACK: Final = 1_000
+_NOBODY: Final = -1
 
 
 class Role(Enum):
@@ -70,8 +74,9 @@ class Numbering:
         self._keys = Column()
         """For each statement, twice the place at which it is ready, and one more if others at this place go first."""
         self._roles = Column("B")
-        self._added: list[int] = []
+        self._added = array("q")
         """The statements without a final need and number."""
+        self._has_sealed = False
         self._last_done: dict[int, int] = {}
         self._rows_inside: deque[int] = deque(maxlen=_ROWS_BACK)
         """The rows of the last statements that have a number inside."""
@@ -113,15 +118,16 @@ class Numbering:
 
     def is_sealed(self, at: int) -> bool:
         """Return whether a statement may have been played already."""
-        return at not in self._added
+        return self._has_sealed and at not in self._added
 
     def end_session(self, session: int) -> None:
         """Forget a session that has no further statement."""
         self._last_done.pop(session, None)
 
-    def seal(self, before: int | None = None) -> list[int]:
+    def seal(self, before: int | None = None) -> Sequence[int]:
         """Give needs and numbers to the statements that were ready before this place (default: all); return them."""
-        self._added.sort(key=self._keys.__getitem__)
+        self._added = array("q", sorted_numbers(self._added, self._keys.__getitem__))
+        self._has_sealed = True
         count = len(self._added)
         if before is not None and self._order != "session":
             count = bisect_left(self._added, 2 * before, key=self._keys.__getitem__)
@@ -129,7 +135,9 @@ class Numbering:
         if self._order != "session":
             for at in sealed:
                 self._seal(at, ROLES[self._roles[at]])
-        return sorted(sealed)
+        if before is None:
+            self._keys.forget(len(self._keys))
+        return array("q", sorted_numbers(sealed, key=int))
 
     def _seal(self, at: int, role: Role) -> None:
         if role is Role.FREE:
@@ -159,6 +167,37 @@ class Numbering:
         """Forget the statements before this one, which are sealed."""
         for column in (self.needs, self.numbers, self.awaits, self._keys, self._roles):
             column.forget(before)
+
+
+class Owners:
+    """The session of each number that is not released."""
+
+    def __init__(self) -> None:
+        self._of_transactions, self._inside = Column(), Column()
+
+    def note(self, number: int, session: int) -> None:
+        if number == UNNUMBERED:
+            return
+        column, at = self._place(number)
+        while len(column) <= at:
+            column.append(_NOBODY)
+        column[at] = session
+
+    def get(self, number: int) -> int | None:
+        """Return the session of a number; None if it is not known yet."""
+        column, at = self._place(number)
+        session = column[at] if at < len(column) else _NOBODY
+        return None if session == _NOBODY else session
+
+    def forget(self, transactions: int, inside: int) -> None:
+        """Forget the numbers below the two low-water marks, which are released."""
+        self._of_transactions.forget(transactions)
+        self._inside.forget(inside)
+
+    def _place(self, number: int) -> tuple[Column, int]:
+        if number <= FIRST_INSIDE:
+            return self._inside, FIRST_INSIDE - number
+        return self._of_transactions, number
 
 
 class LowWater:

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 
 from playhead.queries.due_list import DueList
-from playhead.queries.gate import FIRST_INSIDE, LowWater
+from playhead.queries.gate import FIRST_INSIDE, LowWater, Owners
 from playhead.queries.outcome import Outcome
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.session import Session
@@ -25,8 +25,7 @@ class GatedSessions(Talk):
         """The transactions that have ended."""
         self.inside = LowWater()
         """The statements inside transactions that have ended."""
-        self.owners: dict[int, int] = {}
-        """The session of each number that is not released."""
+        self.owners = Owners()
         self.first_us: int | None = None
         """When the first statement of the log was due."""
         self._earlier = earlier
@@ -50,7 +49,7 @@ class GatedSessions(Talk):
                     self.results.state_lost += 1
                     session.is_sticky = False
                 session.left += 1
-                self.owners[number] = session.number
+                self.owners.note(number, session.number)
                 continue
             step = tape.step(at)
             session.is_over |= step.act is Act.DISCONNECT
@@ -70,6 +69,7 @@ class GatedSessions(Talk):
     def forget(self) -> list[str]:
         """Forget statements in the ledger; return the ended sessions that are completely in it."""
         self.settling.forget()
+        self.owners.forget(self.water.low, self.inside.low)
         ended = [
             each
             for each in self.sessions.values()
@@ -92,7 +92,6 @@ class GatedSessions(Talk):
 
     def release(self, number: int) -> None:
         """Release a number, and let the sessions pass that wait for it."""
-        self.owners.pop(number, None)
         if number <= FIRST_INSIDE:
             if self.inside.release(FIRST_INSIDE - number):
                 self._let_end()

@@ -1,8 +1,10 @@
 """Records the outcome of each statement, and up to which row of the log all statements have one."""
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from playhead.ledger import Entry
 from playhead.queries.answers import KeepsAnswers
@@ -10,6 +12,7 @@ from playhead.queries.column import Column
 from playhead.queries.log import Log
 from playhead.queries.outcome import Outcome, Played, Results
 from playhead.queries.rules import Earlier
+from playhead.queries.sorted_numbers import sorted_numbers
 from playhead.queries.tape import Tape
 from playhead.queries.transactions import row_line
 from playhead.record import Slice
@@ -33,7 +36,7 @@ class Settling:
     """Number of statements without an outcome."""
     known_to: int = 0
     """The place before which all statements are on the tape."""
-    _order: list[int] = field(default_factory=list)
+    _order: "array[int]" = field(default_factory=lambda: array("q"))
     """The statements in the order of their rows, without forgotten ones."""
     _reached: int = 0
     """Number of them before the first one without an outcome."""
@@ -50,8 +53,8 @@ class Settling:
         self.outcomes.extend(bytes(end - first))
         self.left += end - first
         # Counted statements come before all new ones.
-        self._order = [*self._order[self._counted :], *range(first, end)]
-        self._order.sort(key=self.tape.places.__getitem__)
+        rest = chain(self._order[self._counted :], range(first, end))
+        self._order = array("q", sorted_numbers(rest, self.tape.places.__getitem__))
         self._reached = self._counted = 0
 
     def forget(self) -> None:

@@ -1,7 +1,8 @@
 """Stores the statements of a tape: in a file for a complete log, in memory for a followed log."""
 
-import mmap
+import os
 import tempfile
+import weakref
 from array import array
 from typing import Protocol
 
@@ -27,7 +28,7 @@ class FiledTexts(Texts):
     def __init__(self) -> None:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
         self._offsets = array("q", [0])
-        self._bytes: mmap.mmap | bytes = b""
+        self._file = -1
 
     def add(self, text: bytes, /) -> None:
         self._out.write(text)
@@ -37,11 +38,13 @@ class FiledTexts(Texts):
         """End writing, and prepare for reading."""
         with self._out:
             self._out.flush()
-            if self._offsets[-1]:
-                self._bytes = mmap.mmap(self._out.fileno(), 0, access=mmap.ACCESS_READ)
+            self._file = os.dup(self._out.fileno())
+        weakref.finalize(self, os.close, self._file)
 
     def __getitem__(self, number: int, /) -> bytes:
-        return self._bytes[self._offsets[number] : self._offsets[number + 1]]
+        start, end = self._offsets[number], self._offsets[number + 1]
+        # Not mapped: the pages that were read would stay in the memory of the process.
+        return os.pread(self._file, end - start, start)
 
     def forget(self, before: int, /) -> None:
         """Do nothing, because the file ends with the run."""
