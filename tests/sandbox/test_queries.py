@@ -14,7 +14,12 @@ import psycopg
 import pytest
 
 import playhead
+from playhead.config.context import configure
 from playhead.host.faults import abort_points
+from playhead.postgres.replay_server import PostgresServer
+from playhead.queries.query_rules import QueryRules
+from playhead.queries.replay import plan_queries
+from playhead.request import Request
 from tests.busy_day import Rows, expect_equal, make_base, recorded_day
 from tests.fix_commands import Playhead
 from tests.postgres_pair import DURATIONS, STARTS, Postgres, started
@@ -85,6 +90,20 @@ def test_the_tables_are_equal_row_for_row(
     assert "it's" not in page.read_text()
     again = playhead(*words_of(log, target))
     assert again.returncode == 0, again.stderr
+    expect_equal(target, rows)
+
+
+def test_a_run_plays_what_its_plan_has_read(
+    recorded: tuple[Path, Rows], target: Postgres, tmp_path: Path
+) -> None:
+    log, rows = Path(shutil.copy(recorded[0], tmp_path / "day.csv")), recorded[1]
+    request = Request(source=f"csvlog:{log}", target="postgres:app")
+    rules = QueryRules(databases=("app",))
+    made, _ = plan_queries(
+        request, rules, PostgresServer(target.url), configure({}), replay_id=target.folder.name
+    )
+    log.unlink()
+    assert made.run(consent=lambda _: True).is_equal
     expect_equal(target, rows)
 
 

@@ -2,8 +2,10 @@
 
 import base64
 import random
+import resource
 import struct
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -21,6 +23,7 @@ from tests.kafka_bytes import every_version, frame_of, response_frame
 from tests.their_kafka import MemoryRecordsBuilder, consumer, metadata, producer
 
 EVERY = list(every_version())
+STATM = Path("/proc/self/statm")
 RENAMED = {
     "topicData": "topics", "responses": "topics", "partitionData": "partitions", "topic": "name",
     "partitionResponses": "partitions", "partitionIndex": "index", "partition": "index",
@@ -237,6 +240,19 @@ def test_the_brokers_time_is_every_records_time():
     data[22] |= 0x08
     (found,), _, _ = record_sets(bytes(data), Bounds())
     assert [each["timestamp"] for each in found["records"]] == ["9", "9"]
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="needs /proc to see the size of the process")
+@pytest.mark.parametrize("codec", [3, 4])
+def test_damaged_records_leave_nothing_in_memory(codec):
+    def damaged(times: int) -> int:
+        for _ in range(times):
+            with pytest.raises(Malformed):
+                unpacked(codec, b"damaged", 1 << 20)
+        return int(STATM.read_text().split()[0]) * resource.getpagesize()
+
+    before = damaged(20)
+    assert damaged(500) - before < 100 << 20
 
 
 def test_a_bomb_is_not_unpacked():

@@ -86,8 +86,8 @@ def _stream(codec: str, data: bytes, most: int) -> bytes:
     arrow = _arrow()
     with arrow.CompressedInputStream(arrow.BufferReader(data), codec) as stream:
         parts: list[bytes] = []
-        # Read in chunks, because `read` allocates the requested size at once.
-        while part := stream.read(min(_PIECE_BYTES, most + 1)):
+        # In chunks, because the requested size is allocated at once. `read` never frees it if the data are damaged.
+        while part := stream.read_buffer(min(_PIECE_BYTES, most + 1)).to_pybytes():
             most -= len(part)
             if most < 0:
                 raise _too_much(most + sum(map(len, parts)) + len(part))

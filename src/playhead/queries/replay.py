@@ -139,6 +139,8 @@ class QueryReplay:
     rules: QueryRules
     beside: Server | None = None
     """The server of --beside, which plays the log first."""
+    workload: Workload | None = None
+    """The statements of the plan; None if another process planned it, or if they are followed."""
     journal: Journal = field(default_factory=Journal)
 
     def run(
@@ -183,7 +185,9 @@ class QueryReplay:
                 raise
 
     def read(self, facts: ServerFacts) -> Workload:
-        """Read the statements of the plan."""
+        """Return the statements of the plan; read them if planning did not."""
+        if self.workload is not None:
+            return self.workload
         return read_workload(self.plan, self.source, self.rules, escapes=facts.has_escapes)
 
     def _begin(self, server: Server) -> ServerFacts:
@@ -365,7 +369,9 @@ def plan_queries(
     gone = deleted_rows(partitions)
     notes = (*looked, *gone, *facts.notes, *notes_of(workload, rules.order, found, other))
     plan = replace(plan, notes=notes)
-    return QueryReplay(plan, source, server, configuration, rules, beside), workload
+    kept_workload = None if rules.follow else workload
+    made = QueryReplay(plan, source, server, configuration, rules, beside, kept_workload)
+    return made, workload
 
 
 def _facts(server: Server) -> ServerFacts:
