@@ -59,6 +59,16 @@ def test_a_new_connection_gets_settings_and_no_writes(day: Day) -> None:
     expect_equal(day, "--max-connections", "1")
 
 
+def test_a_table_is_not_dropped_before_the_reads_that_came_first(day: Day) -> None:
+    day.before("CREATE TABLE old (a int)")
+    with day.client() as reader, day.client() as migration:
+        for _ in range(20):
+            reader.run("SELECT count(*) FROM old RIGHT JOIN generate_series(1, 100000) ON true")
+        migration.run("BEGIN", "DROP TABLE old", "INSERT INTO t VALUES (1, 'dropped')", "COMMIT")
+        reader.run("SELECT count(*) FROM t")
+    expect_equal(day)
+
+
 def test_each_session_keeps_what_it_has_set(day: Day) -> None:
     x, y = "current_setting('app.x', true)", "current_setting('app.y', true)"
     day.before(

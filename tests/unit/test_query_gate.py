@@ -1,12 +1,31 @@
 """The gate never stops a replay and repeats the source's result; to wait for logged commits stops it."""
 
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 import pytest
 
 from playhead.queries.column import Column
-from playhead.queries.gate import FIRST_INSIDE, UNNUMBERED, LowWater, Numbering, Owners, Role
+from playhead.queries.gate import (
+    FIRST_INSIDE,
+    FIRST_READ,
+    UNNUMBERED,
+    LowWater,
+    Numbering,
+    Order,
+    Owners,
+    Role,
+    is_read,
+)  # fmt: skip
+
+
+def numbering(order: Order, due_us: Iterable[int] = ()) -> Numbering:
+    column = Column()
+    for each in due_us:
+        column.append(each)
+    return Numbering(order, column)
 
 
 @dataclass
@@ -107,12 +126,12 @@ def recorded(rnd: random.Random, made: list[list[Act]], *, starts: bool) -> tupl
 def numbered(log: list[Act], *, starts: bool) -> Numbering:
     """What the gate makes of the acts of a log."""
     later = {id(act): following(log, act) if starts else act.row for act in log}
-    numbering = Numbering("commit")
+    made = numbering("commit")
     for act in log:
         role = Role.END if act.is_end else Role.BODY
-        numbering.add(act.session, role, later[id(act)], before=act.before, sees=True)
-    numbering.seal()
-    return numbering
+        made.add(act.session, role, later[id(act)], before=act.before, sees=True)
+    made.seal()
+    return made
 
 
 def following(log: list[Act], act: Act) -> int | None:
@@ -138,7 +157,7 @@ def replayed(rnd: random.Random, log: list[Act], gate: Numbering) -> Model | Non
         server.run(log[at])
         number = gate.numbers[at]
         if number <= FIRST_INSIDE:
-            inside.release(FIRST_INSIDE - number)
+            inside.release((FIRST_INSIDE - number) // 2)
         else:
             water.release(number)
         queues[log[at].session].pop(0)
@@ -193,7 +212,7 @@ def test_to_wait_for_commits_that_were_logged_before_stops() -> None:
         rnd = random.Random(seed)
         log, _ = recorded(rnd, scripts(rnd), starts=False)
         ends = [at for at, act in enumerate(log) if act.is_end]
-        gate = Numbering("session")
+        gate = numbering("session")
         for at, act in enumerate(log):
             gate.add(act.session, Role.BODY, act.row)
             gate.numbers[at] = ends.index(at) if at in ends else UNNUMBERED
@@ -207,7 +226,7 @@ def test_without_a_gate_the_values_differ() -> None:
     for seed in range(300):
         rnd = random.Random(seed)
         log, source = recorded(rnd, scripts(rnd), starts=False)
-        gate = Numbering("session")
+        gate = numbering("session")
         for act in log:
             gate.add(act.session, Role.BODY, act.row)
         target = replayed(rnd, log, gate)
@@ -219,7 +238,7 @@ def test_one_at_a_time_never_waits_for_a_lock() -> None:
     for seed in range(500):
         rnd = random.Random(seed)
         log, source = recorded(rnd, scripts(rnd), starts=False)
-        found = Numbering("strict")
+        found = numbering("strict")
         for act in log:
             found.add(act.session, Role.END if act.is_end else Role.BODY, act.row)
         found.seal()
@@ -229,13 +248,101 @@ def test_one_at_a_time_never_waits_for_a_lock() -> None:
 
 
 def test_writes_alone_that_did_not_overlap_keep_their_order() -> None:
-    found = Numbering("commit")
+    found = numbering("commit", [0, 0, 0, 0])
     for session, row in ((0, 1), (1, 2), (2, 3)):
         found.add(session, Role.WRITE, row)
     found.add(3, Role.READ, 2)
     found.seal()
-    assert list(found.numbers) == [0, 1, 2, UNNUMBERED]
+    assert list(found.numbers) == [0, 1, 2, FIRST_READ]
     assert list(found.needs) == [0, 1, 2, 1]
+
+
+@dataclass
+class Use:
+    """A read of a table, or a change of it, outside of transactions."""
+
+    session: int
+    table: int
+    alters: bool
+    began: int = -1
+    has_lock: bool = False
+    saw: int = -1
+    """How often the table had been changed when it was read."""
+
+
+def used(rnd: random.Random) -> list[Use]:
+    """Run sessions that read and change tables, in a random order; return what they did, in the order of its ends."""
+    queues = [
+        [
+            Use(session, rnd.randrange(2), alters=rnd.random() < 0.3)
+            for _ in range(rnd.randint(1, 6))
+        ]
+        for session in range(rnd.randint(2, 5))
+    ]
+    versions, running, log = [0, 0], list[Use](), list[Use]()
+    for now in count():
+        session = rnd.choice([each for each in queues if each] or [[]])
+        if not session:
+            return log
+        use = session[0]
+        if use.began < 0:
+            use.began = now
+            running.append(use)
+        # Locks are given in the order in which they were asked for, as a server does.
+        earlier = [each for each in running[: running.index(use)] if each.table == use.table]
+        use.has_lock = not any(each.alters or use.alters for each in earlier)
+        if use.has_lock and rnd.random() < 0.5:
+            use.saw = versions[use.table]
+            versions[use.table] += use.alters
+            running.remove(session.pop(0))
+            log.append(use)
+    raise AssertionError
+
+
+def used_again(rnd: random.Random, log: list[Use], gate: Numbering) -> Iterator[tuple[Use, int]]:
+    """Play the log as a gate lets it; return what each found."""
+    versions, water, reads = [0, 0], LowWater(), LowWater()
+    queues: dict[int, list[int]] = {}
+    for at, use in enumerate(log):
+        queues.setdefault(use.session, []).append(at)
+    while any(queues.values()):
+        ready = [
+            acts[0]
+            for acts in queues.values()
+            if acts and gate.needs[acts[0]] <= water.low
+            and gate.reads_before.get(acts[0], 0) <= reads.low
+        ]  # fmt: skip
+        at = rnd.choice(ready)  # An IndexError if it stopped.
+        use = log[at]
+        yield use, versions[use.table]
+        versions[use.table] += use.alters
+        number = gate.numbers[at]
+        if is_read(number):
+            reads.release((FIRST_READ - number) // 2)
+        else:
+            water.release(number)
+        queues[use.session].pop(0)
+
+
+def test_a_change_of_the_schema_comes_after_the_reads_that_it_waited_for() -> None:
+    different = 0
+    for seed in range(1_500):
+        rnd = random.Random(seed)
+        log = used(rnd)
+        gate = numbering("commit", [each.began for each in log])
+        for row, use in enumerate(log):
+            role = Role.WRITE if use.alters else Role.READ
+            if use.alters:
+                gate.note_change()
+            gate.add(use.session, role, row)
+        gate.seal()
+        for _ in range(3):
+            assert all(use.saw == found for use, found in used_again(rnd, log, gate)), (
+                f"seed {seed}"
+            )
+        gate.reads_before.clear()
+        different += any(use.saw != found for use, found in used_again(rnd, log, gate))
+    assert different > 100, "the changes that wait made no difference"
 
 
 def test_a_number_that_is_released_early_lets_no_later_one_pass() -> None:
@@ -280,7 +387,7 @@ def test_a_log_that_grows_gets_the_same_numbers_if_ends_are_known_in_time() -> N
              if log[at].is_end and log[before].session == log[at].session),
             default=0,
         )  # fmt: skip
-        grown, sealed = Numbering("commit"), []
+        grown, sealed = numbering("commit"), []
         for session, role, done, _ in rows:
             grown.add(session, role, done)
             if rnd.random() < 0.5:
@@ -291,7 +398,7 @@ def test_a_log_that_grows_gets_the_same_numbers_if_ends_are_known_in_time() -> N
 
 
 def test_a_transaction_that_stays_open_is_numbered_when_it_ends() -> None:
-    found = Numbering("commit")
+    found = numbering("commit")
     found.add(0, Role.BODY, 1)
     found.add(1, Role.WRITE, 5)
     assert [*found.seal(6)] == [0, 1]
@@ -303,7 +410,7 @@ def test_a_transaction_that_stays_open_is_numbered_when_it_ends() -> None:
 
 
 def test_a_write_alone_waits_for_what_was_done_before_it_began() -> None:
-    found = Numbering("commit")
+    found = numbering("commit")
     found.add(0, Role.FREE, 3)
     found.add(0, Role.BODY, 5, sees=True)
     found.add(1, Role.WRITE, 6, before=4)
@@ -317,12 +424,13 @@ def test_a_write_alone_waits_for_what_was_done_before_it_began() -> None:
 def test_the_session_of_a_number_is_known_until_it_is_forgotten() -> None:
     owners = Owners()
     owners.note(2, session=7)
-    owners.note(FIRST_INSIDE - 1, session=8)
+    owners.note(FIRST_INSIDE - 2, session=8)
+    owners.note(FIRST_READ - 2, session=6)
     owners.note(UNNUMBERED, session=9)
-    assert [owners.get(number) for number in (0, 2, 3, FIRST_INSIDE, FIRST_INSIDE - 1)] == [
-        None, 7, None, None, 8,
+    assert [owners.get(number) for number in (0, 2, 3, FIRST_INSIDE, FIRST_INSIDE - 2, FIRST_READ - 2)] == [
+        None, 7, None, None, 8, 6,
     ]  # fmt: skip
-    owners.forget(5, 5)
+    owners.forget(5, 5, 0)
     assert owners.get(5) is None
     owners.note(6, session=1)
     assert owners.get(6) == 1

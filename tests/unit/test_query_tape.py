@@ -551,3 +551,20 @@ def test_statements_of_other_tables_and_queries_are_left_out_one_by_one() -> Non
     # An error inside of a transaction is played, because the source has rolled it back.
     failed = [*given[:3], replace(given[3], expected_error="23514"), given[-1]]
     assert reasons(Filters(tables=("order*",)), *failed) == ["", "", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "alters"),
+    [
+        ("alter table t add c int", True),
+        ("SELECT 1; DROP TABLE t", True),
+        ("TRUNCATE t", True),
+        ("CREATE TEMP TABLE t (a int)", False),
+        ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", False),
+        ("SELECT 'DROP TABLE t'", False),
+        ("INSERT INTO t VALUES (1)", False),
+    ],
+)
+def test_what_changes_the_schema_waits_for_reads(text: str, alters: bool) -> None:
+    tape = tape_of(statements(["SELECT 1"], "a.1") + statements([text], "b.1"))
+    assert (1 in tape.numbers.reads_before) is alters

@@ -12,6 +12,10 @@ other rows than on the source. So each end of a transaction waits for the statem
 that were done before it began. A COMMIT begins some time after its transaction was ready, while its client
 thinks; statements that were done in that time did not see it, and do not need it.
 
+A statement that changes the schema must not come before a read that used what it changes: after DROP TABLE the
+read would fail. So it waits for the reads outside of transactions that began before it and were done before its
+row. They held their locks already, so none of them waits for it.
+
 In a growing log, the need of a statement is known when the log has been read for a while beyond its row: the
 transactions it waited for had ended before, and are logged by then. A transaction that stays open gets its number
 later, and statements that waited for it come later still.
@@ -31,10 +35,13 @@ Order = Literal["session", "commit", "strict"]
 ORDERS: tuple[Order, ...] = ("session", "commit", "strict")
 UNNUMBERED: Final = -1
 FIRST_INSIDE: Final = -2
-"""The number of the first statement inside a transaction; later statements have lower numbers."""
+"""The number of the first statement inside a transaction; that of each later one is lower by 2."""
+FIRST_READ: Final = -3
+"""The number of the first read outside of transactions; that of each later one is lower by 2."""
 _BEFORE_THE_LOG: Final = -1
 _NEVER: Final = (1 << 62) - 1
 _ROWS_BACK: Final = 1_000
+_READS_BACK: Final = 20_000
 _NOBODY: Final = -1
 
 
@@ -60,17 +67,18 @@ ROLE_NUMBER: Final = {role: number for number, role in enumerate(ROLES)}
 class Numbering:
     """Collects the statements of a log, in the order of each session, and numbers the transactions."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, order: Order, due_us: Column) -> None:
+        self._order, self._due_us = order, due_us
         self.needs = Column()
         """For each statement, how many of the first numbers must have been released."""
         self.numbers = Column()
         """The number that the statement releases when it is done; `UNNUMBERED` if it has none."""
         self.awaits = Column()
         """For each end, how many statements inside transactions must have been done."""
-        self.total = 0
-        self.inside = 0
-        """How many statements inside transactions have a number."""
+        self.reads_before: dict[int, int] = {}
+        """For each change of the schema, how many reads outside of transactions must have been done."""
+        self.total = self.inside = self.reads = 0
+        """How many transactions, statements inside of them and reads outside of them have a number."""
         self._keys = Column()
         """For each statement, twice the place at which it is ready, and one more if others at this place go first."""
         self._roles = Column("B")
@@ -80,6 +88,8 @@ class Numbering:
         self._last_done: dict[int, int] = {}
         self._rows_inside: deque[int] = deque(maxlen=_ROWS_BACK)
         """The rows of the last statements that have a number inside."""
+        self._last_reads: deque[int] = deque(maxlen=_READS_BACK)
+        """When the last reads that have a number were due."""
 
     def add(
         self,
@@ -116,6 +126,11 @@ class Numbering:
         is_end = role in (Role.END, Role.WRITE)
         self.awaits.append(before if is_end and self._order == "commit" else 0)
 
+    def note_change(self) -> None:
+        """Note that the statement that is added next changes the schema."""
+        if self._order == "commit":
+            self.reads_before[len(self.needs)] = 0
+
     def is_sealed(self, at: int) -> bool:
         """Return whether a statement may have been played already."""
         return self._has_sealed and at not in self._added
@@ -143,14 +158,29 @@ class Numbering:
         if role is Role.FREE:
             return
         self.needs[at] = self.total
-        if self.numbers[at] == FIRST_INSIDE:
-            self.numbers[at] -= self.inside
+        if at in self.reads_before:
+            self.reads_before[at] = self._reads_before(self._due_us[at])
+        if role is Role.READ and self._order == "commit":
+            self.numbers[at] = FIRST_READ - 2 * self.reads
+            self.reads += 1
+            self._last_reads.append(self._due_us[at])
+        elif self.numbers[at] == FIRST_INSIDE:
+            self.numbers[at] -= 2 * self.inside
             self.inside += 1
             self._rows_inside.append(self._keys[at] >> 1)
         elif self._order == "strict" or role in (Role.END, Role.WRITE):
             self.numbers[at] = self.total
             self.total += 1
             self.awaits[at] = self._inside_before(at, role)
+
+    def _reads_before(self, due_us: int) -> int:
+        """Return how many reads are numbered up to the last one that began earlier."""
+        count = self.reads
+        for other_us in reversed(self._last_reads):
+            if other_us < due_us:
+                break
+            count -= 1
+        return count
 
     def _inside_before(self, at: int, role: Role) -> int:
         if role is Role.END or self._order == "strict":
@@ -167,13 +197,24 @@ class Numbering:
         """Forget the statements before this one, which are sealed."""
         for column in (self.needs, self.numbers, self.awaits, self._keys, self._roles):
             column.forget(before)
+        self.reads_before = {at: n for at, n in self.reads_before.items() if at >= before}
+
+
+def is_inside(number: int) -> bool:
+    """Return whether a number is that of a statement inside a transaction."""
+    return number <= FIRST_INSIDE and not number % 2
+
+
+def is_read(number: int) -> bool:
+    """Return whether a number is that of a read outside of transactions."""
+    return number <= FIRST_READ and bool(number % 2)
 
 
 class Owners:
     """The session of each number that is not released."""
 
     def __init__(self) -> None:
-        self._of_transactions, self._inside = Column(), Column()
+        self._of_transactions, self._inside, self._reads = Column(), Column(), Column()
 
     def note(self, number: int, session: int) -> None:
         if number == UNNUMBERED:
@@ -189,14 +230,17 @@ class Owners:
         session = column[at] if at < len(column) else _NOBODY
         return None if session == _NOBODY else session
 
-    def forget(self, transactions: int, inside: int) -> None:
-        """Forget the numbers below the two low-water marks, which are released."""
+    def forget(self, transactions: int, inside: int, reads: int) -> None:
+        """Forget the numbers below the low-water marks, which are released."""
         self._of_transactions.forget(transactions)
         self._inside.forget(inside)
+        self._reads.forget(reads)
 
     def _place(self, number: int) -> tuple[Column, int]:
-        if number <= FIRST_INSIDE:
-            return self._inside, FIRST_INSIDE - number
+        if is_inside(number):
+            return self._inside, (FIRST_INSIDE - number) // 2
+        if is_read(number):
+            return self._reads, (FIRST_READ - number) // 2
         return self._of_transactions, number
 
 

@@ -2,15 +2,19 @@
 
 import heapq
 from collections.abc import Sequence
+from typing import Literal
 
 from playhead.queries.due_list import DueList
-from playhead.queries.gate import FIRST_INSIDE, LowWater, Owners
+from playhead.queries.gate import FIRST_INSIDE, FIRST_READ, LowWater, Owners, is_inside, is_read
 from playhead.queries.outcome import Outcome
 from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.session import Session
 from playhead.queries.settling import Settling
 from playhead.queries.talk import Talk
 from playhead.querylog.statement import Act
+
+_Wait = Literal["at_gate", "awaits", "awaits_reads"]
+"""What a session waits for, as an attribute of it."""
 
 
 class GatedSessions(Talk):
@@ -25,6 +29,8 @@ class GatedSessions(Talk):
         """The transactions that have ended."""
         self.inside = LowWater()
         """The statements inside transactions that have ended."""
+        self.reads = LowWater()
+        """The reads outside of transactions that have ended."""
         self.owners = Owners()
         self.first_us: int | None = None
         """When the first statement of the log was due."""
@@ -32,6 +38,8 @@ class GatedSessions(Talk):
         self._gate: list[tuple[int, int]] = []
         self._ends: list[tuple[int, int]] = []
         """The ends of transactions that wait for statements inside other transactions."""
+        self._changes: list[tuple[int, int]] = []
+        """The changes of the schema that wait for reads."""
 
     def extend(self, statements: Sequence[int]) -> None:
         """Add statements of the tape, in order; some have an outcome from an earlier run."""
@@ -69,7 +77,7 @@ class GatedSessions(Talk):
     def forget(self) -> list[str]:
         """Forget statements in the ledger; return the ended sessions that are completely in it."""
         self.settling.forget()
-        self.owners.forget(self.water.low, self.inside.low)
+        self.owners.forget(self.water.low, self.inside.low, self.reads.low)
         ended = [
             each
             for each in self.sessions.values()
@@ -90,32 +98,37 @@ class GatedSessions(Talk):
         session.awaits = awaits
         heapq.heappush(self._ends, (awaits, session.number))
 
+    def wait_to_change(self, session: Session, reads: int) -> None:
+        """Let a session wait until the first `reads` reads outside of transactions are done."""
+        session.awaits_reads = reads
+        heapq.heappush(self._changes, (reads, session.number))
+
     def release(self, number: int) -> None:
         """Release a number, and let the sessions pass that wait for it."""
-        if number <= FIRST_INSIDE:
-            if self.inside.release(FIRST_INSIDE - number):
-                self._let_end()
+        if is_inside(number):
+            if self.inside.release((FIRST_INSIDE - number) // 2):
+                self._wake(self._ends, self.inside.low, "awaits")
+        elif is_read(number):
+            if self.reads.release((FIRST_READ - number) // 2):
+                self._wake(self._changes, self.reads.low, "awaits_reads")
         elif self.water.release(number):
-            self._open_gate()
+            self._wake(self._gate, self.water.low, "at_gate")
 
     def first_number(self) -> int:
         """Return the first number that is not released, for which all others wait."""
         owner = self.owners.get(self.water.low)
-        is_waiting = owner is not None and self.sessions[owner].awaits > self.inside.low
-        return FIRST_INSIDE - self.inside.low if is_waiting else self.water.low
+        session = None if owner is None else self.sessions[owner]
+        if session is not None and session.awaits > self.inside.low:
+            return FIRST_INSIDE - 2 * self.inside.low
+        if session is not None and session.awaits_reads > self.reads.low:
+            return FIRST_READ - 2 * self.reads.low
+        return self.water.low
 
-    def _open_gate(self) -> None:
-        while self._gate and self._gate[0][0] <= self.water.low:
-            _, number = heapq.heappop(self._gate)
+    def _wake(self, waiting: list[tuple[int, int]], low: int, wait: _Wait) -> None:
+        """Let the sessions continue whose numbers are released now."""
+        while waiting and waiting[0][0] <= low:
+            _, number = heapq.heappop(waiting)
             session = self.sessions.get(number)
-            if session is not None and session.at_gate:
-                session.at_gate = 0
-                self.ready.append(session)
-
-    def _let_end(self) -> None:
-        while self._ends and self._ends[0][0] <= self.inside.low:
-            _, number = heapq.heappop(self._ends)
-            session = self.sessions.get(number)
-            if session is not None and session.awaits:
-                session.awaits = 0
+            if session is not None and getattr(session, wait):
+                setattr(session, wait, 0)
                 self.ready.append(session)

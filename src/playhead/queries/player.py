@@ -118,7 +118,13 @@ class Player(GatedSessions):
                 if session.awaits != awaits:
                     self.wait_to_end(session, awaits)
                 return
-            session.at_gate = session.awaits = 0
+            reads = self.tape.numbers.reads_before.get(at, 0)
+            if reads > self.reads.low and session.passes != at:
+                if session.awaits_reads != reads:
+                    self.wait_to_change(session, reads)
+                self._make_room(session)
+                return
+            session.go_free()
             self._play(session, at)
         if not session.is_busy and not session.queue:
             self._rest(session)
@@ -339,7 +345,7 @@ class Player(GatedSessions):
         """Let the next statement of a session go although the gate is closed: another session waits for its lock."""
         self.results.let_pass += 1
         session.passes = session.queue[0]
-        session.at_gate = session.awaits = 0
+        session.go_free()
         self.ready.append(session)
 
     def _hold_back_no_end(self, session: Session) -> None:
@@ -365,7 +371,7 @@ class Player(GatedSessions):
         session.settings.forget_transaction()
         session.playing, session.step, session.answer = -1, None, None
         session.has_written = False
-        session.at_gate = session.awaits = 0
+        session.go_free()
         session.doing = Doing.IDLE
         self.ready.append(session)
 

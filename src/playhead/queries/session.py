@@ -78,6 +78,8 @@ class Session:
     """The need that it waits for; 0 if none."""
     awaits: int = 0
     """Number of statements inside transactions that it awaits before it ends its own; 0 if none."""
+    awaits_reads: int = 0
+    """Number of reads outside of transactions that it awaits before it changes the schema; 0 if none."""
     attempts: int = 0
     """Number of times that its transaction was played again."""
     losses: int = 0
@@ -103,7 +105,11 @@ class Session:
     @property
     def is_held(self) -> bool:
         """Whether it waits for other sessions."""
-        return bool(self.at_gate or self.awaits)
+        return bool(self.at_gate or self.awaits or self.awaits_reads)
+
+    def go_free(self) -> None:
+        """Note that it waits for no other session."""
+        self.at_gate = self.awaits = self.awaits_reads = 0
 
     @property
     def is_busy(self) -> bool:

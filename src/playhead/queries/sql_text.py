@@ -29,6 +29,7 @@ _ALONE = (
     ("DISCARD", "ALL"),
     ("REINDEX",),
 )
+_ALTERS = (("ALTER",), ("CREATE",), ("DROP",), ("TRUNCATE",), ("GRANT",), ("REVOKE",))
 _CONCURRENTLY = "CONCURRENTLY"
 _MAY_BE_CONCURRENT = frozenset(("CREATE", "DROP", "REINDEX", "ALTER", "REFRESH"))
 _BODIED = frozenset(("FUNCTION", "PROCEDURE"))
@@ -68,6 +69,15 @@ class Part:
     def undoes(self) -> bool:
         """Whether it undoes a transaction, or the statements after a savepoint."""
         return self.words[:1] in (("ROLLBACK",), ("ABORT",))
+
+    @property
+    def alters(self) -> bool:
+        """Whether it changes what a read of another session needs: a table, a name, a right."""
+        return (
+            self.words[:1] in _ALTERS
+            and "TEMP" not in self.words[1:4]
+            and "TEMPORARY" not in self.words[1:4]
+        )
 
     @property
     def keeps_changes(self) -> bool:

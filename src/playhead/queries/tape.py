@@ -151,7 +151,8 @@ class TapeWriter:
         escapes: bool = False,
         is_growing: bool = False,
     ) -> None:
-        self.tape = Tape(Numbering(order), HeldTexts() if is_growing else FiledTexts())
+        due_us, texts = Column(), HeldTexts() if is_growing else FiledTexts()
+        self.tape = Tape(Numbering(order, due_us), texts, due_us=due_us)
         self._refuse, self._writes, self._escapes = refuse, writes, escapes
         self._is_growing = is_growing
         self._sessions: dict[str, SessionOnTape] = {}
@@ -354,6 +355,8 @@ class TapeWriter:
             if ready is None and not is_exact:
                 ready = before = statement.place
         numbers = self.tape.numbers
+        if role is not Role.FREE and any(part.alters for part in sql.parts):
+            numbers.note_change()
         numbers.add(session.number, role, done, ready=ready, before=before, sees=sees)
 
     def _note_overlap(
