@@ -44,6 +44,12 @@ class Disk:
         folder = path.rpartition("/")[0]
         self._unsafe = [each for each in self._unsafe if each[0].rpartition("/")[0] != folder]
 
+    def settle(self, folders: Sequence[str]) -> None:
+        """These folders, and those below, are made durable."""
+        self.call()
+        below = tuple(f"{each}/" for each in folders)
+        self._unsafe = [each for each in self._unsafe if not each[0].startswith(below)]
+
     def fail(self) -> None:
         """The power fails: of what was not durable some is lost."""
         for path, data in reversed(self._unsafe):
@@ -114,6 +120,9 @@ class Store:
 
     def sizes(self, folder: str, /) -> Mapping[str, int]:
         return {path: len(self._disk.files[self._path(path)]) for path in self.files(folder)}
+
+    def settle(self, folders: Sequence[str], /) -> None:
+        self._disk.settle([self._path(each) for each in folders])
 
     def folders(self, folder: str, /) -> Sequence[str]:
         self._disk.call()

@@ -23,7 +23,7 @@ from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, SourceFacts, TopicFacts
 from playhead.target import InspectRequest
 from playhead.testing.target_case import terms
-from tests.fix_archives import commit, data_files, read, record, slice_
+from tests.fix_archives import archive, commit, data_files, read, record, slice_
 
 # --- descriptions and names --------------------------------------------------------------------
 
@@ -231,3 +231,21 @@ def rewrite_ledger(root: Path, file: Path) -> None:
     data = file.read_bytes()
     document["details"] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     entry.write_text(json.dumps(document))
+
+
+# --- the power fails ----------------------------------------------------------------------------
+
+
+def test_entries_that_are_returned_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their writer may have died before it made them so; a replay counts them, and says "proved"."""
+    archive(str(tmp_path / "archive"))
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.fstat(handle).st_ino))
+    entries = FilesTarget(str(tmp_path / "archive")).entries("one")
+    assert len(entries) == 3
+    names = {path.parent for path in tmp_path.rglob("*") if not path.name.startswith(".")}
+    unsynced = [each for each in names if each.stat().st_ino not in synced]
+    assert unsynced == [], "a file in one of these folders can be gone after the power has failed"
+    assert FilesTarget(str(tmp_path / "nothing" / "here")).entries("one") == []

@@ -108,8 +108,13 @@ class FilesTarget(Target):
         return self._archive().replays()
 
     def entries(self, replay_id: str, /) -> Sequence[Entry]:
-        found = self._archive().committed(file_names.replay_folder(replay_id))
-        return [each.entry for each in found]
+        archive, folder = self._archive(), file_names.replay_folder(replay_id)
+        found = [each.entry for each in archive.committed(folder)]
+        slices = (each.slice for each in found)
+        places = {file_names.place_folder(each.topic, each.partition) for each in slices}
+        # What is counted, and noted in the journal, must also be there after the power has failed.
+        archive.store.settle([folder, *sorted(places)])
+        return found
 
     def lost_files(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
         return self._archive().lost_files(entries)

@@ -111,6 +111,20 @@ class LocalStore:
                     found[path] = each.stat(follow_symlinks=False).st_size
         return found
 
+    def settle(self, folders: Sequence[str], /) -> None:
+        with suppress(PermissionError, *_ABSENT):
+            _sync_folder(self.root.parent)
+        for folder in folders:
+            with _translated(self.root / folder), suppress(*_ABSENT):
+                above = (
+                    "/".join(folder.split("/")[:depth]) for depth in range(folder.count("/") + 1)
+                )
+                for each in above:
+                    with opened(self.root, each) as handle:
+                        _sync(handle)
+                with opened(self.root, folder) as handle:
+                    _sync_below(handle)
+
     def folders(self, folder: str, /) -> Sequence[str]:
         with (
             _translated(self.root / folder),
@@ -202,6 +216,24 @@ def _walk(top: int, folder: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
             yield path, each
 
 
+def _sync_below(top: int) -> None:
+    with os.scandir(top) as found:
+        inside = [each.name for each in found if each.is_dir(follow_symlinks=False)]
+    for each in inside:
+        with opened(top, each) as below:
+            _sync_below(below)
+    _sync(top)
+
+
+def _sync(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        # A reader need not be able to write, nor does every file system sync folders.
+        if error.errno not in (errno.EINVAL, errno.EROFS, errno.ENOTSUP):
+            raise
+
+
 def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:
     # Exclusively, so that nothing that another process put there, such as a link, is written
     # through.
@@ -225,7 +257,7 @@ def _make_folders(folder: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
 

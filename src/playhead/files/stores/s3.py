@@ -106,6 +106,9 @@ class S3Store:
             if each.type == fs.FileType.File
         }
 
+    def settle(self, folders: Sequence[str], /) -> None:
+        """Do nothing: an object that is visible is durable."""
+
     def folders(self, folder: str, /) -> Sequence[str]:
         return sorted(
             each.path.removeprefix(f"{self.base}/")

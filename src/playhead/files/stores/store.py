@@ -46,6 +46,10 @@ class Store(Protocol):
         """Like `files`, with the bytes that each file has."""
         ...
 
+    def settle(self, folders: Sequence[str], /) -> None:
+        """Make durable what is visible in these folders and below: its writer may have died before that."""
+        ...
+
     def folders(self, folder: str, /) -> Sequence[str]:
         """Return the folders directly in a folder; none if it does not exist."""
         ...
