@@ -71,6 +71,41 @@ def test_it_is_not_played(text: str) -> None:
     assert any(reasons(text)), text
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("SELECT ('/etc/passwd'::text).pg_read_file", "elsewhere"),
+        ("SELECT x.pg_read_file FROM unnest(ARRAY['/etc/passwd'::text]) AS x", "elsewhere"),
+        ("SELECT x . /**/ \"lo_import\" FROM unnest(ARRAY['/etc/passwd'::text]) x", "elsewhere"),
+        ("INSERT INTO t SELECT (1).pg_terminate_backend", "elsewhere"),
+        ("SELECT x.ts_stat FROM unnest(ARRAY['select pg_read_file(''x'')']) AS x", "elsewhere"),
+        ("DO $$BEGIN PERFORM ('/etc/passwd'::text).pg_read_file; END$$", "elsewhere"),
+        (
+            "SELECT ts_stat(q) FROM (VALUES (U&'copy t to pro!0067ram ''id''' UESCAPE '!')) v(q)",
+            "copy-elsewhere",
+        ),
+        ("ALTER TABLE f OPTIONS (ADD program 'id')", "elsewhere"),
+        ("ALTER TABLE IF EXISTS ONLY f ADD b int, OPTIONS (SET filename '/x')", "elsewhere"),
+        ("DO $$BEGIN ALTER TABLE f OPTIONS (ADD program 'id'); END$$", "elsewhere"),
+        ("UPDATE pg_foreign_table SET ftoptions = '{program=id}'", "elsewhere"),
+        ("UPDATE pg_operator SET oprcode = 'lo_export'::regproc", "elsewhere"),
+        ("CREATE OPERATOR ## (FUNCTION = ts_stat, RIGHTARG = text)", "elsewhere"),
+        (
+            "DO $$BEGIN CREATE OPERATOR ## (FUNCTION = lo_export, LEFTARG = oid, RIGHTARG = text); END$$",
+            "elsewhere",
+        ),
+        ("GRANT ALTER SYSTEM ON PARAMETER archive_command TO u", "role"),
+        ('GRANT SET ON PARAMETER "archive_command" TO u', "role"),
+        (
+            "CREATE FUNCTION f() RETURNS void LANGUAGE plperl AS $$run(\"COPY t TO PROGRAM 'id'\")$$",
+            "copy-elsewhere",
+        ),
+    ],
+)
+def test_no_function_is_called_without_its_brackets(text: str, word: str) -> None:
+    assert reasons(text) == [word]
+
+
 _PAD = "/*" + "x" * (1 << 20) + "*/ "
 
 
@@ -143,6 +178,10 @@ def test_words_alone_find_it_where_the_parser_may_be_ignored(text: str) -> None:
         "SELECT * FROM pg_database; INSERT INTO audit SELECT datname FROM pg_database",
         "DO 'BEGIN UPDATE t SET a = 1; INSERT INTO copies VALUES (1); END'",
         "DELETE FROM ONLY mine.pg_authid",
+        "SELECT t.a, (r).b FROM t",
+        "ALTER TABLE t ADD COLUMN options text, ADD CHECK (options <> '')",
+        "CREATE OPERATOR ## (FUNCTION = mine, LEFTARG = oid, RIGHTARG = text)",
+        "GRANT SELECT ON parameter TO app",
     ],
 )
 def test_what_only_looks_like_it_is_played(text: str) -> None:

@@ -17,11 +17,12 @@ from playhead.querylog.reach import (
     LEDGER_SCHEMA,
     RUNS_TEXTS,
     TRUSTED_LANGUAGES,
+    is_beyond,
 )
 
 _SUSPECT: Final = re.compile(
     r"copy|system|role|user|group|database|tablespace|subscription|server|dblink|pg_|lo_|language|load|owned"
-    r"|grant|revoke|u&|playhead_ledger|extension|foreign|\bdo\b|function|procedure"
+    r"|grant|revoke|u&|playhead_ledger|extension|foreign|\bdo\b|function|procedure|options"
     r"|_to_xml|ts_stat|ts_rewrite|crosstab|xpath_table|connectby|\\",
     re.IGNORECASE,
 )
@@ -40,6 +41,8 @@ _WORDS: Final = {
     "EXTENSION": "elsewhere",
     "FOREIGN": "elsewhere",
 }
+_CALLED_LATER: Final = ("OPERATOR", "AGGREGATE", "CAST")
+"""What is created with a function that it calls later."""
 _WRITES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _BEGINS: Final = (*_CHANGES, *_WRITES, "COPY", "IMPORT")
 _BEFORE_TARGET: Final = ("INTO", "FROM", "ONLY")
@@ -74,7 +77,7 @@ def _changes_ledger(text: str) -> bool:
 def _of_statement(tokens: Tokens) -> str | None:
     words = _words(tokens)
     first, second = (*words, "", "")[:2]
-    if first in ("GRANT", "REVOKE") and "ON" not in words:
+    if first in ("GRANT", "REVOKE") and _is_of_role(words):
         return "role"
     if (first, second) in (("REASSIGN", "OWNED"), ("DROP", "OWNED")):
         return "role"
@@ -89,6 +92,14 @@ def _of_statement(tokens: Tokens) -> str | None:
     return _of_words(tokens, words, 0)
 
 
+def _is_of_role(words: Sequence[str]) -> bool:
+    """Return whether a GRANT is of a role, or of a setting of the server."""
+    if "ON" not in words:
+        return True
+    named, behind = [*words[words.index("ON") + 1 :], "", ""][:2]
+    return named == "PARAMETER" and behind not in ("", "TO", "FROM")
+
+
 def _words(tokens: Tokens) -> list[str]:
     return [token[0].upper() if token["word"] else "" for token in tokens]
 
@@ -100,7 +111,7 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
         return "alter-system"
     if first in _CHANGES and second in _WORDS and third != "MAPPING":
         return _WORDS[second]
-    if (first, second) == ("IMPORT", "FOREIGN"):
+    if (first, second) == ("IMPORT", "FOREIGN") or _is_called_later(tokens, words, at):
         return "elsewhere"
     if first in _WRITES:
         return CATALOGS.get(_target(tokens[at + 1 :]))
@@ -112,6 +123,19 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
         if words[number] in ("FROM", "TO") and is_place:
             return "copy-elsewhere"
     return None
+
+
+def _is_called_later(tokens: Tokens, words: Sequence[str], at: int) -> bool:
+    """Return whether a CREATE names such a function, or an ALTER names the file or program of a foreign table."""
+    end = next((n for n in range(at, len(tokens)) if tokens[n]["end"]), len(tokens))
+    if words[at : at + 2] == ["ALTER", "TABLE"]:
+        return any(
+            word == "OPTIONS" and behind[0] == "("
+            for word, behind in zip(words[at:end], tokens[at + 1 : end], strict=False)
+        )
+    if words[at] != "CREATE" or not {*_CALLED_LATER} & {*words[at + 1 : at + 4]}:
+        return False
+    return any(is_beyond(name) for name in _names(tokens[at:end], called=False))
 
 
 def _target(tokens: Tokens) -> str:
@@ -134,7 +158,8 @@ def _of_body(tokens: Tokens, depth: int) -> str | None:
     if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in _names(tokens, called=True)):
         return "elsewhere"
     begins = [at for at, word in enumerate(words) if word in _BEGINS]
-    inner = [*_texts(tokens)]
+    # Bodies in other languages than SQL have texts in double quotes.
+    inner = [*_texts(tokens), *(_unquoted(token[0]) for token in tokens if token["quoted"])]
     if not depth and any(_SUSPECT.search(each) for each in inner):
         return "elsewhere"  # Strings are nested so deeply only to hide a statement.
     found = [_of_words(tokens, words, at) for at in begins]
@@ -143,9 +168,13 @@ def _of_body(tokens: Tokens, depth: int) -> str | None:
 
 
 def _names(tokens: Tokens, *, called: bool) -> Iterator[str]:
-    """Yield the names in a statement, folded as PostgreSQL does; `called`: only names of calls."""
+    """Yield the names in a statement, folded as PostgreSQL does; `called`: only names of calls.
+
+    `a.f` and `(a).f` are the call `f(a)` if `a` has no field `f`.
+    """
     for at, token in enumerate(tokens):
-        if called and (at + 1 == len(tokens) or tokens[at + 1][0] != "("):
+        is_call = tokens[at + 1 : at + 2] and tokens[at + 1][0] == "("
+        if called and not is_call and not (at and tokens[at - 1][0] == "."):
             continue
         if token["word"]:
             yield token[0].lower()

@@ -50,15 +50,29 @@ _OBJECTS: Final = {
 }
 """What is renamed, dropped, or gets another owner."""
 CATALOGS: Final = {
-    **dict.fromkeys(("pg_authid", "pg_auth_members", "pg_db_role_setting"), "role"),
+    **dict.fromkeys(
+        ("pg_authid", "pg_auth_members", "pg_db_role_setting", "pg_parameter_acl"), "role"
+    ),
     **dict.fromkeys(("pg_database", "pg_tablespace"), "database"),
     **dict.fromkeys(
-        ("pg_proc", "pg_language", "pg_subscription", "pg_foreign_server", "pg_foreign_data_wrapper"),
+        ("pg_proc", "pg_language", "pg_subscription", "pg_foreign_server", "pg_foreign_data_wrapper",
+         "pg_foreign_table", "pg_replication_origin",
+         # What they contain names a function that is called.
+         "pg_operator", "pg_cast", "pg_aggregate", "pg_type", "pg_trigger", "pg_event_trigger", "pg_am",
+         "pg_amproc", "pg_conversion", "pg_range", "pg_transform", "pg_ts_parser", "pg_ts_template",
+         "pg_rewrite", "pg_attrdef"),
         "elsewhere",
     ),
 }  # fmt: skip
 _CHANGES: Final = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
+_CALLED_LATER: Final = ("DefineStmt", "CreateCastStmt")
+"""Statements that name a function, which an operator, an aggregate or a cast calls."""
 _MAY_NAME_LEDGER: Final = ("SelectStmt", "InsertStmt", "ExplainStmt")
+
+
+def is_beyond(function: str) -> bool:
+    """Return whether a function reaches beyond the database, or runs a text that may."""
+    return bool(FUNCTION_ELSEWHERE.fullmatch(function) or RUNS_TEXTS.fullmatch(function))
 
 
 def reach_of(nodes: Iterable[tuple[str, Any]]) -> str | None:
@@ -76,11 +90,13 @@ def reach_of(nodes: Iterable[tuple[str, Any]]) -> str | None:
 
 def texts_run_by(nodes: Iterable[tuple[str, Any]]) -> Iterator[str]:
     """Yield the texts that DO, bodies of functions and functions of `RUNS_TEXTS` run, as the server decodes them."""
+    nodes = [*nodes]
+    if any(RUNS_TEXTS.fullmatch(each) for name, below in nodes for each in _calls(name, below)):
+        # Its text can be in any place of the statement.
+        yield from (below for name, below in nodes if name == "sval" and isinstance(below, str))
+        return
     for name, below in nodes:
-        is_run = name in ("DoStmt", "CreateFunctionStmt") or (
-            name == "FuncCall" and RUNS_TEXTS.fullmatch(_last(below.get("funcname")))
-        )
-        if is_run:
+        if name in ("DoStmt", "CreateFunctionStmt"):
             yield from _texts_below(below)
 
 
@@ -96,16 +112,33 @@ def _texts_below(node: Any) -> Iterator[str]:
             waiting.extend(node)
 
 
+def _calls(name: str, below: Any) -> Iterator[str]:
+    """Yield the functions that a node calls, or may call: `a.f` and `(a).f` are `f(a)` if `a` has no field `f`."""
+    if name == "FuncCall":
+        yield _last(below.get("funcname"))
+    elif name == "ColumnRef":
+        yield from map(_text, (below.get("fields") or ())[1:])
+    elif name == "A_Indirection":
+        yield from map(_text, below.get("indirection") or ())
+
+
 def _of_node(name: str, below: Mapping[str, Any]) -> str | None:
     if name in _STATEMENTS:
         return _STATEMENTS[name]
     if name == "CopyStmt":
         return "copy-elsewhere" if below.get("filename") or below.get("is_program") else None
-    if name == "FuncCall":
-        return "elsewhere" if FUNCTION_ELSEWHERE.fullmatch(_last(below.get("funcname"))) else None
+    if any(FUNCTION_ELSEWHERE.fullmatch(each) for each in _calls(name, below)):
+        return "elsewhere"
+    if name in _CALLED_LATER:
+        named = any(is_beyond(each) for each in _texts_below(below))
+        return "elsewhere" if named else None
+    if name == "AlterTableCmd":  # The options of a foreign table name its file or program.
+        return "elsewhere" if below.get("subtype") == "AT_GenericOptions" else None
     if name in ("CreateFunctionStmt", "DoStmt"):
         options = below.get("options") or below.get("args") or ()
         return "elsewhere" if any(_is_untrusted(each) for each in options) else None
+    if name == "GrantStmt":
+        return "role" if below.get("objtype") == "OBJECT_PARAMETER_ACL" else None
     if name in ("RenameStmt", "DropStmt", "AlterOwnerStmt"):
         kind = below.get("renameType") or below.get("removeType") or below.get("objectType")
         return _OBJECTS.get(str(kind))
