@@ -227,6 +227,15 @@ def test_many_short_lines_take_little_more_memory_than_their_bytes(
     assert peak < 7 * len(raw)
 
 
+def test_half_a_character_in_a_form_is_a_record(tmp_path: Path) -> None:
+    post = {"params": [{"name": "\ud800", "value": "a\udfff"}]}
+    request = {"method": "POST", "url": "http://x/", "postData": post}
+    source = har(
+        tmp_path / "x.har", {"startedDateTime": "2021-01-01T00:00:00Z", "request": request}
+    )
+    assert source.bounds()["x", 0].stable_end == 1
+
+
 def test_what_is_no_har_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.har").write_text("{}")
     with pytest.raises(NoSnapshot, match="it is not a valid HAR"):

@@ -116,4 +116,4 @@ def _body(posted: Any) -> bytes | None:
     if not isinstance(fields, list) or not fields:
         return None
     pairs = [(str(field(each, "name") or ""), str(field(each, "value") or "")) for each in fields]
-    return urlencode(pairs).encode()
+    return urlencode(pairs, errors="surrogatepass").encode()
