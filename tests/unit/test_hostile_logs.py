@@ -9,6 +9,7 @@ import pytest
 
 from playhead.cli.app import main
 from playhead.errors import EXIT_USAGE
+from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import read_sql
 from playhead.querylog import sql
 from playhead.querylog.cutting import CSV_ADDRESS, cutter_of
@@ -95,6 +96,18 @@ def test_no_quotes_of_a_statement_take_longer_than_they_are_long() -> None:
     assert len(read_sql("select $a$ ; $b$ ; $a$; select $$;$$; select $1;").parts) == 3
     assert may_write("select $a$; delete from cars")
     assert not may_write("select $a$; delete from cars $a$")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["copy ", "alter table x ", "create operator x (", "update ", "delete from ", '"copy" '],
+)
+def test_no_words_of_a_body_take_longer_than_they_are_long(words: str) -> None:
+    begun = time.process_time()
+    for text in (f"DO $${words * 20_000}$$", f"{words * 20_000}"):
+        read_sql(text)
+    outside_of_run(words * 20_000)
+    assert time.process_time() - begun < 3
 
 
 def test_quotes_fill_no_more_memory_than_their_text() -> None:

@@ -41,7 +41,7 @@ _WORDS: Final = {
     "EXTENSION": "elsewhere",
     "FOREIGN": "elsewhere",
 }
-_CALLED_LATER: Final = ("OPERATOR", "AGGREGATE", "CAST")
+_CALLED_LATER: Final = frozenset(("OPERATOR", "AGGREGATE", "CAST"))
 """What is created with a function that it calls later."""
 _WRITES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
 _BEGINS: Final = (*_CHANGES, *_WRITES, "COPY", "IMPORT")
@@ -52,6 +52,8 @@ _ESCAPE: Final = re.compile(
 )
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _DEEPEST: Final = 4
+_LONGEST_TARGET: Final = 12
+"""Tokens behind the first word of a statement that can belong to the name of its table."""
 Tokens = Sequence[re.Match[str]]
 
 
@@ -89,7 +91,7 @@ def _of_statement(tokens: Tokens) -> str | None:
     has_body = first == "CREATE" and bool({"FUNCTION", "PROCEDURE"} & {*words[:4]})
     if has_body or first == "DO" or any(RUNS_TEXTS.fullmatch(name) for name in names):
         return _of_body(tokens, _DEEPEST)
-    return _of_words(tokens, words, 0)
+    return _of_words(tokens, words, 0) or _of_rest(tokens, words, 0)
 
 
 def _is_of_role(words: Sequence[str]) -> bool:
@@ -111,31 +113,50 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
         return "alter-system"
     if first in _CHANGES and second in _WORDS and third != "MAPPING":
         return _WORDS[second]
-    if (first, second) == ("IMPORT", "FOREIGN") or _is_called_later(tokens, words, at):
+    if (first, second) == ("IMPORT", "FOREIGN"):
         return "elsewhere"
-    if first in _WRITES:
-        return CATALOGS.get(_target(tokens[at + 1 :]))
-    if first != "COPY":
-        return None
-    for number in range(at + 1, len(tokens) - 1):
-        place = tokens[number + 1]
-        is_place = words[number + 1] == "PROGRAM" or place["text"] or place["parameter"]
-        if words[number] in ("FROM", "TO") and is_place:
-            return "copy-elsewhere"
+    return (
+        CATALOGS.get(_target(tokens[at + 1 : at + _LONGEST_TARGET])) if first in _WRITES else None
+    )
+
+
+def _kind(words: Sequence[str], at: int) -> str:
+    """Return which of the statements begins here that have to be read to their end; empty for none."""
+    first, second, *more = [*words[at : at + 4], "", ""]
+    if first == "CREATE":
+        return first if not _CALLED_LATER.isdisjoint((second, *more)) else ""
+    return first if first == "COPY" or (first, second) == ("ALTER", "TABLE") else ""
+
+
+def _of_rest(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
+    """Return what a statement does that begins with this token, by what follows up to the last token."""
+    kind = _kind(words, at)
+    pairs = zip(words[at:], tokens[at + 1 :], strict=False)
+    if kind == "COPY":
+        is_beyond_it = any(word in ("FROM", "TO") and _is_place(each) for word, each in pairs)
+        return "copy-elsewhere" if is_beyond_it else None
+    if kind == "ALTER":  # The options of a foreign table name its file or program.
+        is_beyond_it = any(word == "OPTIONS" and each[0] == "(" for word, each in pairs)
+        return "elsewhere" if is_beyond_it else None
+    if kind == "CREATE" and any(map(is_beyond, _names(tokens[at:], called=False))):
+        return "elsewhere"
     return None
 
 
-def _is_called_later(tokens: Tokens, words: Sequence[str], at: int) -> bool:
-    """Return whether a CREATE names such a function, or an ALTER names the file or program of a foreign table."""
-    end = next((n for n in range(at, len(tokens)) if tokens[n]["end"]), len(tokens))
-    if words[at : at + 2] == ["ALTER", "TABLE"]:
-        return any(
-            word == "OPTIONS" and behind[0] == "("
-            for word, behind in zip(words[at:end], tokens[at + 1 : end], strict=False)
-        )
-    if words[at] != "CREATE" or not {*_CALLED_LATER} & {*words[at + 1 : at + 4]}:
-        return False
-    return any(is_beyond(name) for name in _names(tokens[at:end], called=False))
+def _is_place(token: "re.Match[str]") -> bool:
+    return token[0].upper() == "PROGRAM" or bool(token["text"] or token["parameter"])
+
+
+def _of_rests(tokens: Tokens, words: Sequence[str]) -> Iterator[str | None]:
+    """Yield the same for the statements of a body; the first of its kind is read to the end for all that follow."""
+    start = 0
+    for end in [*(at for at, token in enumerate(tokens) if token["end"]), len(tokens)]:
+        firsts: dict[str, int] = {}
+        for at in range(start, end):
+            firsts.setdefault(_kind(words, at) if words[at] in _BEGINS else "", at)
+        for kind, at in firsts.items():
+            yield _of_rest(tokens[start:end], words[start:end], at - start) if kind else None
+        start = end
 
 
 def _target(tokens: Tokens) -> str:
@@ -162,7 +183,7 @@ def _of_body(tokens: Tokens, depth: int) -> str | None:
     inner = [*_texts(tokens), *(_unquoted(token[0]) for token in tokens if token["quoted"])]
     if not depth and any(_SUSPECT.search(each) for each in inner):
         return "elsewhere"  # Strings are nested so deeply only to hide a statement.
-    found = [_of_words(tokens, words, at) for at in begins]
+    found = [*(_of_words(tokens, words, at) for at in begins), *_of_rests(tokens, words)]
     found += [_of_body([*tokens_of(each)], depth - 1) for each in inner if _SUSPECT.search(each)]
     return next((word for word in found if word is not None), None)
 
