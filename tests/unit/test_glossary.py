@@ -105,6 +105,8 @@ ALLOWED_TEXT = {
     "timerange": "a keyword of the known filter language",
     "batchLength": "a field of captured traffic",
     "CompressedInputStream": "Arrow's class",
+    "pg_event_trigger": "PostgreSQL's catalog",
+    "pg_range": "PostgreSQL's catalog",
     "AbstractEventLoop": "asyncio's class",
 }
 
