@@ -112,8 +112,8 @@ class LocalStore:
         return found
 
     def settle(self, folders: Sequence[str], /) -> None:
-        with suppress(PermissionError, *_ABSENT):
-            _sync_folder(self.root.parent)
+        with suppress(PermissionError, *_ABSENT), opened(self.root.parent) as handle:
+            _sync(handle)
         for folder in folders:
             with _translated(self.root / folder), suppress(*_ABSENT):
                 above = (
@@ -257,7 +257,7 @@ def _make_folders(folder: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _sync(descriptor)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
