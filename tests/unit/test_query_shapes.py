@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from playhead.queries import flags, sql_text, sql_tokens
 from playhead.queries.flags import flags_of
+from playhead.queries.settings import change_of
 from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.querylog import sql, text_shape
@@ -59,7 +60,7 @@ def forget() -> None:
     shape_of.cache_clear()
     for each in KEPT:
         each._kept.clear()
-    for function in (understand, read_sql):
+    for function in (sql._parsed, sql_text._read):
         cached = next(
             c.cell_contents for c in function.__closure__ if hasattr(c.cell_contents, "cache_clear")
         )  # type: ignore[attr-defined]
@@ -98,6 +99,15 @@ def test_texts_of_one_template(template: str) -> None:
         second = LITERALS[(at + 1) % len(LITERALS)]
         for one, other in ((first, second), (second, first), (first, first)):
             expect_alike(template.format(*[one] * holes), template.format(*[other] * holes))
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_text_with_a_shape_changes_nothing_in_its_session(template: str) -> None:
+    for literal in LITERALS:
+        text = template.format(*[literal] * template.count("{}"))
+        sql = read_sql(text)
+        found = [change_of(sql, part, ()) for part in sql.parts]
+        assert shape_of(text) is None or not any(found), text
 
 
 PIECES = ("a", "t5", "f", "(", ")", ",", ".", ";", "=", "$1", "$$", "$x$", "--", "/*", "*/", "\n", " ", '"q 5"', '"',

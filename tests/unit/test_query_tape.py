@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -494,7 +493,7 @@ def test_writes_that_have_no_order_are_counted(
 
 
 def unsynced(line: int, text: str, of: str, **more: Any) -> Statement:
-    return replace(statement(line, text, **more), act=Act.EXECUTE, transaction=of, parameters=())
+    return statement(line, text, **more)._replace(act=Act.EXECUTE, transaction=of, parameters=())
 
 
 def test_what_an_error_before_the_sync_undoes_is_not_played() -> None:
@@ -549,7 +548,7 @@ def test_statements_of_other_tables_and_queries_are_left_out_one_by_one() -> Non
     found = reasons(Filters(queries=("insert into orders values (?)", "update*")), *given)
     assert found == ["", "", left_out, "", left_out, left_out, "", left_out, ""]
     # An error inside of a transaction is played, because the source has rolled it back.
-    failed = [*given[:3], replace(given[3], expected_error="23514"), given[-1]]
+    failed = [*given[:3], given[3]._replace(expected_error="23514"), given[-1]]
     assert reasons(Filters(tables=("order*",)), *failed) == ["", "", "", "", ""]
 
 

@@ -485,9 +485,6 @@ def test_what_runs_alone(text: str, alone: bool) -> None:
     assert sql.runs_alone(text) is alone
 
 
-def test_fingerprints_and_texts_without_values() -> None:
-    one, other = "select * from t where a = 'secret'", "SELECT * FROM t WHERE a='x'"
-    assert sql.fingerprint(one) == sql.fingerprint(other) != sql.fingerprint("select * from u")
-    assert sql.normalized(one) == "select * from t where a = $1"
+def test_texts_without_values() -> None:
+    assert sql.normalized("select * from t where a = 'secret'") == "select * from t where a = $1"
     assert "secret" not in sql.normalized("selec 'secret'")
-    assert sql.fingerprint("selec 1") != sql.fingerprint("selec 2")

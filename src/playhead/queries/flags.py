@@ -53,6 +53,9 @@ class Flag(IntFlag):
     """It is a COMMIT that failed on the source, and might not fail here: a ROLLBACK is played."""
 
 
+NO_FLAG: Final = Flag(0)
+
+
 def has_text(statement: Statement) -> bool:
     """Whether it is a text that is sent."""
     return statement.act in (Act.QUERY, Act.EXECUTE)
@@ -63,7 +66,7 @@ def flags_of(
 ) -> tuple[Flag, int]:
     """Return the flags of a statement, and where a mark goes into its text."""
     if not has_text(statement):
-        return Flag(0), -1
+        return NO_FLAG, -1
     flags = _OF_TEXTS.get(sql.text)
     if flags is None:
         flags = _flags_of_text(sql)
@@ -83,10 +86,10 @@ _OF_TEXTS: Final = ByShape[Flag]()
 def _flags_of_text(sql: SqlText) -> Flag:
     text = shape_of(sql.text) or sql.text
     return (
-        (Flag.ALONE if sql.runs_alone else Flag(0))
-        | (Flag.CONTROLS if sql.controls else Flag(0))
-        | (Flag.STICKY if _STICKY.search(text) or _sets_unseen(sql) else Flag(0))
-        | (Flag.UNLOCKS if _UNLOCKS.search(text) else Flag(0))
+        (Flag.ALONE if sql.runs_alone else NO_FLAG)
+        | (Flag.CONTROLS if sql.controls else NO_FLAG)
+        | (Flag.STICKY if _STICKY.search(text) or _sets_unseen(sql) else NO_FLAG)
+        | (Flag.UNLOCKS if _UNLOCKS.search(text) else NO_FLAG)
     )
 
 

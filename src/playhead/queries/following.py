@@ -9,7 +9,7 @@ beyond its beginning.
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from playhead.queries.log import Log, Row
@@ -120,7 +120,7 @@ class Following:
         # A row can show the end of an earlier act whose rows are counted already.
         counted, last = settling.known_to, len(self.log) - 1
         self.writer.add(
-            (each if each.place >= counted else replace(each, place=last) for each in statements),
+            (each if each.place >= counted else each._replace(place=last) for each in statements),
             read_to=last,
         )
         held = self.log.reader.first_held()

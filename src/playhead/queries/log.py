@@ -67,19 +67,19 @@ class Log:
         yield from self.reader.end()
 
     def _rows(self, stack: ExitStack, slice_: Slice) -> Iterator[Row]:
-        self._part(slice_.topic, slice_.partition)
+        self._part((slice_.topic, slice_.partition))
         for records in stack.enter_context(self.source.open()).read(slice_):
             yield from rows_of(records)
 
-    def _part(self, topic: str, partition: int) -> int:
-        if (topic, partition) not in self.parts:
-            self.parts.append((topic, partition))
-        return self.parts.index((topic, partition))
+    def _part(self, place: TopicPartition) -> int:
+        if place not in self.parts:
+            self.parts.append(place)
+        return self.parts.index(place)
 
     def take(self, row: Row) -> list[Statement]:
         """Read the next row; return the statements whose end it shows."""
         place = len(self.part_of)
-        self.part_of.append(self._part(*row.partition))
+        self.part_of.append(self._part(row.partition))
         self.offset_of.append(row.offset)
         if not row.is_placed:
             self._unplaced.add(row.partition)
@@ -89,11 +89,14 @@ class Log:
             self.reader.not_a_row(str(exc))
             return []
         self.time_us = max(self.time_us, read.time_us)
-        repeated = self.reader.counts.rows[RowOutcome.DUPLICATE]
+        counted = self.reader.counts.rows
+        repeated = counted[RowOutcome.DUPLICATE]
         found = self.reader.read(read)
-        if self.reader.counts.rows[RowOutcome.DUPLICATE] == repeated:
-            self.misplaced += row.at < self._last_at
-            self._last_at = max(self._last_at, row.at)
+        if counted[RowOutcome.DUPLICATE] == repeated:
+            if row.at < self._last_at:
+                self.misplaced += 1
+            else:
+                self._last_at = row.at
         return found
 
     def forget(self, before: int) -> None:

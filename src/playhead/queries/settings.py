@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from playhead.queries.sql_text import Part, SqlText
 from playhead.queries.sql_tokens import tokens_of
 from playhead.querylog.sql import may_write
+from playhead.querylog.text_shape import shape_of
 
 _NAME: Final = r'("(?:[^"]|"")*"|[\w.$]+)'
 _SET: Final = re.compile(rf"(?:RE)?SET\s+(?:SESSION\s+)?{_NAME}\s*(?:=|TO\b|$)", re.IGNORECASE)
@@ -31,6 +32,8 @@ class Change(NamedTuple):
 
 def changes_of(sql: SqlText, parameters: Sequence[str | None] | None) -> tuple[Change, ...]:
     """Return the changes that the statements of a text make in their session, as texts without parameters."""
+    if shape_of(sql.text) is not None:
+        return ()  # Texts that set something have no shape.
     return tuple(
         change for part in sql.parts if (change := change_of(sql, part, parameters)) is not None
     )

@@ -1,8 +1,9 @@
 """Classifies SQL texts by their words, without a parser: transactions, settings, statements that run alone."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from playhead.queries.outside import outside_of
 from playhead.queries.sql_tokens import tokens_of
@@ -37,8 +38,7 @@ _COMMITS = re.compile("commit|call", re.IGNORECASE)
 """What commits inside a block of any language, by itself or in a procedure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One statement of a text."""
 
     words: tuple[str, ...]
@@ -99,8 +99,7 @@ def _closes(words: tuple[str, ...]) -> bool:
     return "PREPARED" not in words[1:2] and "TO" not in words[1:3]
 
 
-@dataclass(frozen=True, slots=True)
-class SqlText:
+class SqlText(NamedTuple):
     """A text that a client sent at once: usually one statement, sometimes several."""
 
     text: str
@@ -150,12 +149,17 @@ class SqlText:
         return was_open
 
 
-@cached_if_short(4096)
 def read_sql(text: str, *, escapes: bool = False) -> SqlText:
     """Split a text into its statements, by tokens; `escapes` if standard_conforming_strings is off."""
     like = _LIKE.get(text)
-    if like is not None:
-        return SqlText(text, (replace(like.parts[0], end=_end_of(text)),), like.outside)
+    if like is None:
+        return _read(text, escapes=escapes)
+    only = like.parts[0]
+    return SqlText(text, (Part(only.words, 0, _end_of(text), only.is_concurrent),), like.outside)
+
+
+@cached_if_short(4096)
+def _read(text: str, *, escapes: bool) -> SqlText:
     parts: list[Part] = []
     current: _Open | None = None
     for token in tokens_of(text, escapes=escapes):

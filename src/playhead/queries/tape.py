@@ -9,11 +9,12 @@ import marshal
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from playhead.queries.column import Column
-from playhead.queries.flags import Flag, fails_to_commit, flags_of, has_text
+from playhead.queries.flags import NO_FLAG, Flag, fails_to_commit, flags_of, has_text
 from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
 from playhead.queries.overlaps import Overlaps
 from playhead.queries.row_times import RowTimes
@@ -32,6 +33,8 @@ CHECK: Final = "SET CONSTRAINTS ALL IMMEDIATE"
 FORCED: Final = "22P02"
 """The SQLSTATE of `FORCE`."""
 _ROLLBACK: Final = "ROLLBACK"
+_AT_ONCE: Final = 64
+"""Statements that are read before they are written: the processor's caches then hold one of the two works at a time."""
 _ACTS: Final = tuple(Act)
 _ACT_NUMBER: Final = {act: number for number, act in enumerate(_ACTS)}
 _ESCAPES: Final = re.compile(
@@ -163,7 +166,9 @@ class TapeWriter:
 
     def write(self, statements: Iterable[Statement]) -> Tape:
         """Write all statements of a complete log."""
-        self.add(statements)
+        waiting = iter(statements)
+        while some := list(islice(waiting, _AT_ONCE)):
+            self.add(some)
         self.tape.numbers.seal()
         if isinstance(self.tape.texts, FiledTexts):
             self.tape.texts.close()
@@ -192,10 +197,10 @@ class TapeWriter:
         if stands_in:
             tape.stand_ins[reason] += 1
             text = _ROLLBACK if Flag.WITHDRAWS in stands_in else FORCE
-            statement = replace(statement, act=Act.QUERY, sql=text, parameters=None, name="")
+            statement = statement._replace(act=Act.QUERY, sql=text, parameters=None, name="")
             sql, reason = read_sql(text), ""
         elif not reason and session.is_open and fails_to_commit(statement, sql):
-            statement = replace(statement, act=Act.QUERY, sql=_ROLLBACK, parameters=None, name="")
+            statement = statement._replace(act=Act.QUERY, sql=_ROLLBACK, parameters=None, name="")
             sql, stands_in = read_sql(_ROLLBACK), Flag.UNDOES
         self._note_content(statement, reason)
         writes = self._writes(statement.sql) if has_text(statement) else False
@@ -224,11 +229,11 @@ class TapeWriter:
                 statement.name,
                 statement.expected_error,
                 statement.duration_us,
-                int(flags | stands_in),
+                int(flags) | int(stands_in),
                 commit_at,
                 len(sql.parts),
                 query,
-                tuple(tuple(each) for each in changes),
+                changes and tuple(map(tuple, changes)),
             )
         )
         tape.texts.add(stored)
@@ -284,11 +289,11 @@ class TapeWriter:
     ) -> Flag:
         """Say what is played instead of a statement of a transaction, if it cannot be played itself."""
         if not reason or not session.is_open or session.left_out or not has_text(statement):
-            return Flag(0)
+            return NO_FLAG
         if statement.expected_error is not None and not sql.controls:
             return Flag.STANDS_IN  # It made its transaction fail on the source.
         closes = any(part.closes for part in sql.parts)
-        return Flag.STANDS_IN | Flag.WITHDRAWS if closes and self._is_growing else Flag(0)
+        return Flag.STANDS_IN | Flag.WITHDRAWS if closes and self._is_growing else NO_FLAG
 
     def _role(
         self,

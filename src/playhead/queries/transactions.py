@@ -1,7 +1,7 @@
 """Groups the statements of a session into the transactions of the source, and decides which are played."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from playhead.queries.sql_text import Part, SqlText
@@ -68,12 +68,12 @@ class SessionOnTape:
             texts = [*self._texts(sql)]
         last = len(texts) - 1
         for number, text in enumerate(texts):
-            piece = replace(statement, line=statement.line << _PIECE_BITS | number)
+            piece = statement._replace(line=statement.line << _PIECE_BITS | number)
             if last:
                 duration = piece.duration_us if number == last else None
-                piece = replace(piece, sql=text, name="", duration_us=duration)
+                piece = piece._replace(sql=text, name="", duration_us=duration)
             if number:
-                piece = replace(piece, act=Act.QUERY, parameters=None, in_transaction=False)
+                piece = piece._replace(act=Act.QUERY, parameters=None, in_transaction=False)
             yield piece
 
     def _texts(self, sql: SqlText) -> Iterator[str]:

@@ -21,6 +21,9 @@ class RowOutcome(Enum):
     ANOTHER_LANGUAGE = "in a language that is not English (lc_messages)"
     NOT_A_ROW = "no row of a log that is understood"
 
+    __hash__ = object.__hash__
+    """Each row is counted, and the usual hash of a member is a call in Python."""
+
 
 @dataclass(slots=True)
 class Counts:

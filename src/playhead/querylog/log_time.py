@@ -20,6 +20,7 @@ _HOURS: Final = {
 _EXPECTED: Final = "expected 2024-05-01 12:00:00.000 UTC"
 
 
+@lru_cache(maxsize=64)
 def time_us(text: str) -> int:
     """Return `2026-11-21 03:33:17.580 UTC` in µs since 1970; raises `NotARow`."""
     local, _, zone = text[19:].partition(" ")

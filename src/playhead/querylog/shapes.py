@@ -15,6 +15,7 @@ from playhead.querylog.torn import joined_columns
 
 _WIDTHS: Final = (23, 24, 26)
 _IN_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
+_NO_TEXT: Final = "it contains NUL or an incomplete character, which no server writes"
 _LONGEST: Final = 1 << 30
 _WRAPPED: Final = (("event", "original"), ("event.original",), ("message",), ("log",))
 """Fields in which shippers keep the original row."""
@@ -31,16 +32,25 @@ def read_row(value: bytes, *, prefixes: Sequence[str] = KNOWN_PREFIXES, place: i
     if value[0] >= 0x80 and value[0] != 0xEF:
         row = _from_map(_unpacked(value), prefixes)
     else:
-        row = _from_text(_decoded(value), prefixes)
+        text = _decoded(value)
+        if _is_csv(text):
+            if "\0" in text:
+                raise NotARow(_NO_TEXT)
+            return from_csv(text, place)
+        row = _from_text(text, prefixes)
     if any(isinstance(each, str) and _IN_NO_TEXT.search(each) for each in row):
-        raise NotARow("it contains NUL or an incomplete character, which no server writes")
-    return row._replace(place=place) if place else row
+        raise NotARow(_NO_TEXT)
+    return row._replace(place=place)
+
+
+def _is_csv(text: str) -> bool:
+    return text[10:11] == " " and "," in text[:40] and text[0] != "{"
 
 
 def _from_text(text: str, prefixes: Sequence[str]) -> LogRow:
     if text.startswith("{"):
         return _from_map(_json(text), prefixes)
-    if text[10:11] == " " and "," in text[:40]:
+    if _is_csv(text):
         return from_csv(text)
     complaint = "it is not a row of a csvlog, a jsonlog or a stderr log"
     for prefix in prefixes:
@@ -61,7 +71,7 @@ def _decoded(value: bytes) -> str:
 # --- csvlog
 
 
-def from_csv(text: str) -> LogRow:
+def from_csv(text: str, place: int = 0) -> LogRow:
     """Return the row in the text of one row of a csvlog."""
     csv.field_size_limit(_LONGEST)
     try:
@@ -90,6 +100,7 @@ def from_csv(text: str) -> LogRow:
         row[23] or None if len(row) > 23 else None,
         row[9] or None,
         len(row) > 23,
+        place=place,
     )
 
 

@@ -4,7 +4,6 @@ Only this module uses `pgparse`, PostgreSQL's own parser. A text that it cannot 
 of a newer server, another dialect, a text with NUL.
 """
 
-import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -184,15 +183,6 @@ def first_word(text: str) -> str:
 
 
 @cached_if_short(_KEPT)
-def fingerprint(text: str) -> str:
-    """Return an identifier that is equal for all texts of one query with different values."""
-    try:
-        return str(_parser().fingerprint(_parsable(text)))
-    except _Unparsable:
-        return "x" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:15]
-
-
-@cached_if_short(_KEPT)
 def normalized(text: str) -> str:
     """Return the text with `$1`, `$2` in place of its values; only its first word if it cannot be parsed."""
     try:
@@ -201,12 +191,13 @@ def normalized(text: str) -> str:
         return f"(not understood: {first_word(text) or 'nothing'} …)"
 
 
-@cached_if_short(_KEPT)
 def understand(text: str) -> Understanding:
     """Parse a text; one that cannot be parsed counts as writing."""
-    known = _UNDERSTOOD.get(text)
-    if known is not None:
-        return known
+    return _UNDERSTOOD.get(text) or _parsed(text)
+
+
+@cached_if_short(_KEPT)
+def _parsed(text: str) -> Understanding:
     try:
         statements = _parser().parse(_parsable(text))
         known = _understood([_one_of(each["stmt"]) for each in statements])

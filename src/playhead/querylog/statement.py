@@ -1,7 +1,7 @@
 """A statement of a session, as read from a server's log; the interface to playing and reporting."""
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Act(Enum):
@@ -21,8 +21,7 @@ class Act(Enum):
     """The session ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """One act of one session.
 
     `place` orders the rows of a whole log, also across the partitions of a topic. `line` is the session's own

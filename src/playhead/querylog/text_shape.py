@@ -11,12 +11,12 @@ from typing import Final, Generic, TypeVar
 from playhead.querylog.text_cache import MOST_LETTERS
 
 _BEGINS: Final = frozenset(("select", "insert", "update", "delete"))
-# Comments, escapes, bodies, names of another form; functions that run their text, or set what it names.
-_ODD: Final = re.compile(
-    r"[\\\0]|--|/\*|\$(?![0-9])|u&|playhead_ledger|set_config|_to_xml|ts_stat|ts_rewrite|crosstab|xpath_table"
-    r"|connectby",
-    re.IGNORECASE,
-)
+_ODD: Final = (
+    # Escapes, comments, names of another form; functions that run their text, or set what it names.
+    "\\", "\0", "--", "/*", "u&", "playhead_ledger", "set_config", "_to_xml", "ts_stat", "ts_rewrite", "crosstab",
+    "xpath_table", "connectby",
+)  # fmt: skip
+_BODY: Final = re.compile(r"\$(?![0-9])")
 _VALUES: Final = re.compile(
     r"""("[^"]*")|('[^']*')|(?<![\w.$\u0080-\U0010ffff])[0-9]+(?:\.[0-9]+)?(?![\w.\u0080-\U0010ffff])"""
 )
@@ -24,14 +24,24 @@ _MOST_KEPT: Final = 4_096
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=16)
+# A statement is returned with the next row of its session, so the texts of all open sessions are asked for again.
+@lru_cache(maxsize=256)
 def shape_of(text: str) -> str | None:
     """Return the shape of a single query, INSERT, UPDATE or DELETE; None if its values may matter."""
-    if len(text) > MOST_LETTERS or text[:6].lower() not in _BEGINS or _ODD.search(text):
+    if len(text) > MOST_LETTERS or text[:6].lower() not in _BEGINS or _is_odd(text):
         return None
     shape = _VALUES.sub(_without_value, text)
     has_several = ";" in shape[:-1]
     return None if has_several else shape
+
+
+def _is_odd(text: str) -> bool:
+    lower = text.lower()
+    # A loop over the words is quicker than a pattern of all of them, which is tried at every letter.
+    for each in _ODD:
+        if each in lower:
+            return True
+    return "$" in text and _BODY.search(text) is not None
 
 
 def _without_value(found: "re.Match[str]") -> str:
