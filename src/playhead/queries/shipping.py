@@ -182,7 +182,8 @@ class Shipping:
             row.value,
             row.time_us // 1_000,
             headers_of(place_of(log.sequence, row.start)),
-            f"{log.path}, byte {row.start:,}",
+            log.path,
+            row.start,
         )
 
     def _count(self, steps: Step, out: list[OutRow]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from playhead.querylog.addresses import UNMATCHED, address_of
@@ -79,6 +80,7 @@ def place_in(headers: Headers) -> int | None:
     return None
 
 
+@lru_cache(maxsize=1_024)
 def topic_of(database: str | None, pattern: str = TOPIC) -> str:
     """Return the topic of a database's rows; dots and characters that are not valid in topic names become `_`.
 

@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from playhead.config.guards import Guard
@@ -46,8 +47,13 @@ class OutRow(NamedTuple):
     value: bytes
     time_ms: int
     headers: Headers
-    where: str
-    """File and byte, for errors."""
+    path: Path
+    start: int
+
+    @property
+    def where(self) -> str:
+        """File and byte, for errors."""
+        return f"{self.path}, byte {self.start:,}"
 
 
 class Shipped(NamedTuple):
