@@ -222,7 +222,7 @@ def test_an_error_outside_of_a_transaction_opens_none() -> None:
         ("SELECT 1 -- vacuum", Flag.ALONE, False),
     ],
 )
-def test_flags(text: str, flag: Flag, is_set: bool) -> None:
+def test_flags(text: str, flag: int, is_set: bool) -> None:
     tape = tape_of(statements([text]))
     assert bool(tape.step(0).flags & flag) is is_set
 

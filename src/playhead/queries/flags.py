@@ -1,7 +1,6 @@
 """What a statement means to its session and to the server, in flags that the player reads."""
 
 import re
-from enum import IntFlag
 from typing import Final
 
 from playhead.queries.settings import change_of
@@ -30,30 +29,27 @@ _SETS_IN_BLOCK: Final = re.compile(
 """SET as a statement of a block, or at the beginning of a text that it executes; not that of UPDATE."""
 
 
-class Flag(IntFlag):
-    """What a statement means to its session and to the server."""
+class Flag:
+    """What a statement means to its session and to the server: bits of a number, which is read for each statement."""
 
-    WRITES = 1
+    WRITES: Final = 1
     """It may change something."""
-    ALONE = 2
+    ALONE: Final = 2
     """It cannot share a transaction with a mark."""
-    CONTROLS = 4
+    CONTROLS: Final = 4
     """It begins or ends a transaction."""
-    STANDS_IN = 8
+    STANDS_IN: Final = 8
     """It failed on the source and cannot be played: what is sent instead fails, so that its transaction does."""
-    STICKY = 16
+    STICKY: Final = 16
     """It leaves something in its session that a new connection would not have."""
-    UNLOCKS = 32
+    UNLOCKS: Final = 32
     """It may release the advisory locks of its session."""
-    FORCES = 64
+    FORCES: Final = 64
     """If it succeeds although it failed on the source, it is undone."""
-    WITHDRAWS = 128
+    WITHDRAWS: Final = 128
     """It cannot be played and ends a transaction, of which something may be played: all of it is rolled back."""
-    UNDOES = 256
+    UNDOES: Final = 256
     """It is a COMMIT that failed on the source, and might not fail here: a ROLLBACK is played."""
-
-
-NO_FLAG: Final = Flag(0)
 
 
 def has_text(statement: Statement) -> bool:
@@ -63,10 +59,10 @@ def has_text(statement: Statement) -> bool:
 
 def flags_of(
     statement: Statement, sql: SqlText, *, writes: bool, was_open: bool
-) -> tuple[Flag, int]:
+) -> tuple[int, int]:
     """Return the flags of a statement, and where a mark goes into its text."""
     if not has_text(statement):
-        return NO_FLAG, -1
+        return 0, -1
     flags = _OF_TEXTS.get(sql.text)
     if flags is None:
         flags = _flags_of_text(sql)
@@ -74,22 +70,22 @@ def flags_of(
     if writes:
         flags |= Flag.WRITES
     has_run = statement.expected_error is not None and not is_unread(statement)
-    if has_run and (Flag.ALONE not in flags or was_open) and Flag.CONTROLS not in flags:
+    if has_run and (not flags & Flag.ALONE or was_open) and not flags & Flag.CONTROLS:
         flags |= Flag.FORCES
     commits = [part.start for part in sql.parts if part.keeps_changes]
     return flags, commits[0] if len(commits) == 1 else -1
 
 
-_OF_TEXTS: Final = ByShape[Flag]()
+_OF_TEXTS: Final = ByShape[int]()
 
 
-def _flags_of_text(sql: SqlText) -> Flag:
+def _flags_of_text(sql: SqlText) -> int:
     text = shape_of(sql.text) or sql.text
     return (
-        (Flag.ALONE if sql.runs_alone else NO_FLAG)
-        | (Flag.CONTROLS if sql.controls else NO_FLAG)
-        | (Flag.STICKY if _STICKY.search(text) or _sets_unseen(sql) else NO_FLAG)
-        | (Flag.UNLOCKS if _UNLOCKS.search(text) else NO_FLAG)
+        (Flag.ALONE if sql.runs_alone else 0)
+        | (Flag.CONTROLS if sql.controls else 0)
+        | (Flag.STICKY if _STICKY.search(text) or _sets_unseen(sql) else 0)
+        | (Flag.UNLOCKS if _UNLOCKS.search(text) else 0)
     )
 
 

@@ -20,6 +20,7 @@ from playhead.queries.rules import Earlier, PlayRules
 from playhead.queries.sending import outcome_of
 from playhead.queries.session import Doing, Session
 from playhead.queries.settling import Settling
+from playhead.queries.tape import Step
 from playhead.querylog.statement import Act
 from playhead.server import Answer, LinkLost
 
@@ -282,30 +283,31 @@ class Player(GatedSessions):
         """Note the state that the statement has left in its session."""
         step = session.step
         assert step is not None  # noqa: S101
-        session.has_written |= Flag.WRITES in step.flags
-        session.is_sticky |= Flag.STICKY in step.flags
-        session.is_withdrawn |= Flag.WITHDRAWS in step.flags
+        session.has_written |= bool(step.flags & Flag.WRITES)
+        session.is_sticky |= bool(step.flags & Flag.STICKY)
+        session.is_withdrawn |= bool(step.flags & Flag.WITHDRAWS)
         if step.name and answer.done >= session.before:
             session.prepared[step.name] = step.sql
         if answer.sqlstate is None:
             session.settings.note(step.changes)
             session.note_names(step)
-        if Flag.UNLOCKS in step.flags and self.rules.marks is not None:
+        if step.flags & Flag.UNLOCKS and self.rules.marks is not None:
             session.texts.append(self.rules.marks.lock())
 
     def _finish(self, session: Session, at: int, played: Played) -> None:
         """Note the outcome, which is final when the transaction has ended."""
         session.transaction.append((at, played))
-        session.playing, session.step = -1, None
+        step, session.playing, session.step = session.step, -1, None
         session.left -= 1
         self.release(self.tape.numbers.numbers[at])
         link = session.link
         if link is None or not link.in_transaction:
-            self._settle_transaction(session)
+            self._settle_transaction(session, step)
         if link is not None and not link.is_aborted and (session.texts or link.encoding):
             self._prepare(session)
 
-    def _settle_transaction(self, session: Session) -> None:
+    def _settle_transaction(self, session: Session, last: Step | None = None) -> None:
+        """Record the outcomes of a transaction that has ended; `last` is its last statement, if it is known."""
         session.settings.end(is_undone=self._is_undone(session))
         if session.is_withdrawn:
             session.transaction = [
@@ -313,7 +315,8 @@ class Player(GatedSessions):
                 for at, played in session.transaction
             ]
         for at, played in session.transaction:
-            self.settling.settle(at, played)
+            is_last = last is not None and last.line == played.line
+            self.settling.settle(at, played, last if is_last else None)
             if played.outcome in NAMED and played.line not in session.said:
                 session.unsaid[played.line] = played.outcome
         session.said = frozenset()

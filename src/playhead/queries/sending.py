@@ -31,11 +31,11 @@ def marks_with(step: Step, role: Role, session: Session, *, is_aborted: bool) ->
     """Return whether the mark goes into the same transaction as the statement."""
     if is_aborted or not session.is_marked:
         return False
-    if Flag.ALONE in step.flags and not _ends_open_transaction(step, session):
+    if step.flags & Flag.ALONE and not _ends_open_transaction(step, session):
         return False
-    if role is Role.WRITE and Flag.CONTROLS not in step.flags:
+    if role is Role.WRITE and not step.flags & Flag.CONTROLS:
         return True
-    return step.commit_at >= 0 and (session.has_written or Flag.WRITES in step.flags)
+    return step.commit_at >= 0 and bool(session.has_written or step.flags & Flag.WRITES)
 
 
 def _ends_open_transaction(step: Step, session: Session) -> bool:
@@ -64,7 +64,7 @@ def _plain(step: Step, mark: str | None) -> ToSend:
         text = f"{text[: step.commit_at]}{mark};\n{text[step.commit_at :]}"
     elif mark is not None:
         text = f"{text}\n;{mark}"
-    if Flag.FORCES in step.flags:
+    if step.flags & Flag.FORCES:
         text = f"{text}\n;{CHECK};{FORCE}"
     if mark is None:
         return ToSend(encoded(text))
@@ -89,7 +89,7 @@ def _bound(step: Step, session: Session, mark: str | None) -> ToSend:
     if mark is not None and step.commit_at < 0:
         mark_at = len(steps)
         steps.append((mark.encode(), (), b""))
-    if Flag.FORCES in step.flags:
+    if step.flags & Flag.FORCES:
         steps += [(each.encode(), (), b"") for each in (CHECK, FORCE)]
     return ToSend(bound=steps, before=before, mark_at=mark_at)
 
@@ -103,14 +103,14 @@ def outcome_of(
     step: Step, sqlstate: str | None, done: int, before: int
 ) -> tuple[Outcome, str | None]:
     """Return the outcome, by a comparison of the target's answer with the source."""
-    if Flag.STANDS_IN in step.flags:
+    if step.flags & Flag.STANDS_IN:
         return Outcome.NOT_REPLAYABLE, sqlstate
     own = step.parts if step.act is Act.QUERY else 1
     expected = step.expected_error
-    is_forced = sqlstate == FORCED and Flag.FORCES in step.flags and done >= own + before
+    is_forced = sqlstate == FORCED and step.flags & Flag.FORCES and done >= own + before
     if is_forced:
         return (Outcome.EXPECTED_ERROR if expected in TIMING else Outcome.ERROR_MISSING), None
-    if sqlstate is None and Flag.UNDOES in step.flags:
+    if sqlstate is None and step.flags & Flag.UNDOES:
         return Outcome.EXPECTED_ERROR, None
     if sqlstate is None:
         return (Outcome.ERROR_MISSING if expected else Outcome.REPLAYED), None

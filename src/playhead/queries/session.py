@@ -133,7 +133,7 @@ class Session:
         else:
             self.settings.note(step.changes)
             self.was_aborted &= not any(each.kind == "back" for each in step.changes)
-            self.is_sticky |= Flag.STICKY in step.flags
+            self.is_sticky |= bool(step.flags & Flag.STICKY)
             self.note_names(step)
         if role in (Role.END, Role.READ, Role.WRITE):
             is_rollback = role is Role.END and step.commit_at < 0

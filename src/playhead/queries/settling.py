@@ -13,7 +13,7 @@ from playhead.queries.log import Log
 from playhead.queries.outcome import Outcome, Played, Results
 from playhead.queries.rules import Earlier
 from playhead.queries.sorted_numbers import sorted_numbers
-from playhead.queries.tape import Tape
+from playhead.queries.tape import Step, Tape
 from playhead.queries.transactions import row_line
 from playhead.record import Slice
 from playhead.source import TopicPartition
@@ -65,15 +65,15 @@ class Settling:
         self.tape.forget(before)
         self.log.forget(self.counted_rows)
 
-    def settle(self, at: int, played: Played) -> None:
-        """Record the outcome of a statement, once."""
+    def settle(self, at: int, played: Played, step: Step | None = None) -> None:
+        """Record the outcome of a statement, once; it is read from the tape if it is not given."""
         if self.outcomes[at]:
             raise ValueError(
                 f"statement {at} has two outcomes: {self.outcomes[at]}, {played.outcome}"
             )
         self.outcomes[at] = played.outcome
         self.left -= 1
-        step = self.tape.step(at)
+        step = step or self.tape.step(at)
         self.results.note(step, played, self.tape.queries[step.query])
         if self.answers is not None:
             self.answers.note(at, played)

@@ -36,7 +36,7 @@ class Talk:
     def _is_marked_alone(self, session: Session) -> bool:
         step, link = session.step, session.link
         assert step is not None and link is not None  # noqa: S101, PT018
-        is_alone = Flag.ALONE in step.flags and not link.in_transaction
+        is_alone = step.flags & Flag.ALONE != 0 and not link.in_transaction
         return is_alone and self.rules.marks is not None and session.is_marked
 
     def _mark_alone(self, session: Session, *, before: bool) -> None:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from playhead.queries.column import Column
-from playhead.queries.flags import NO_FLAG, Flag, fails_to_commit, flags_of, has_text
+from playhead.queries.flags import Flag, fails_to_commit, flags_of, has_text
 from playhead.queries.gate import ROLE_NUMBER, ROLES, Numbering, Order, Role
 from playhead.queries.overlaps import Overlaps
 from playhead.queries.row_times import RowTimes
@@ -57,7 +57,7 @@ class Step(NamedTuple):
     name: str
     expected_error: str | None
     duration_us: int | None
-    flags: Flag
+    flags: int  # bits of `Flag`
     commit_at: int
     """Position of the mark in the text, before its last COMMIT; -1 without a mark."""
     parts: int
@@ -138,7 +138,7 @@ def step_of(text: bytes) -> Step:
     stored = marshal.loads(text)  # noqa: S302  Written by this process into its own file.
     session, line, place, act, sql, parameters, name, error, duration, flags, *rest = stored
     *rest, changes = rest
-    meant = (error, duration, Flag(flags), *rest, tuple(Change(*each) for each in changes))
+    meant = (error, duration, flags, *rest, tuple(Change(*each) for each in changes))
     return Step(session, line, place, _ACTS[act], sql, parameters, name, *meant)
 
 
@@ -196,7 +196,7 @@ class TapeWriter:
         stands_in = self._stand_in(statement, sql, session, reason)
         if stands_in:
             tape.stand_ins[reason] += 1
-            text = _ROLLBACK if Flag.WITHDRAWS in stands_in else FORCE
+            text = _ROLLBACK if stands_in & Flag.WITHDRAWS else FORCE
             statement = statement._replace(act=Act.QUERY, sql=text, parameters=None, name="")
             sql, reason = read_sql(text), ""
         elif not reason and session.is_open and fails_to_commit(statement, sql):
@@ -229,7 +229,7 @@ class TapeWriter:
                 statement.name,
                 statement.expected_error,
                 statement.duration_us,
-                int(flags) | int(stands_in),
+                flags | stands_in,
                 commit_at,
                 len(sql.parts),
                 query,
@@ -286,14 +286,14 @@ class TapeWriter:
 
     def _stand_in(
         self, statement: Statement, sql: SqlText, session: SessionOnTape, reason: str
-    ) -> Flag:
+    ) -> int:
         """Say what is played instead of a statement of a transaction, if it cannot be played itself."""
         if not reason or not session.is_open or session.left_out or not has_text(statement):
-            return NO_FLAG
+            return 0
         if statement.expected_error is not None and not sql.controls:
             return Flag.STANDS_IN  # It made its transaction fail on the source.
         closes = any(part.closes for part in sql.parts)
-        return Flag.STANDS_IN | Flag.WITHDRAWS if closes and self._is_growing else NO_FLAG
+        return Flag.STANDS_IN | Flag.WITHDRAWS if closes and self._is_growing else 0
 
     def _role(
         self,

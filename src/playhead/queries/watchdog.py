@@ -134,12 +134,14 @@ class Watchdog:
         step, player = session.step, self.player
         if step is None:
             return False
-        if Flag.ALONE in step.flags and session.mark_at < 0:
+        if step.flags & Flag.ALONE and session.mark_at < 0:
             return True
         if player.rules.marks is not None and session.is_marked:
             return False
         role = player.tape.role(session.playing)
-        return role in (Role.END, Role.WRITE) and (session.has_written or Flag.WRITES in step.flags)
+        return role in (Role.END, Role.WRITE) and bool(
+            session.has_written or step.flags & Flag.WRITES
+        )
 
     def _name(self, session: Session, steps: list[int]) -> None:
         for at in steps:
