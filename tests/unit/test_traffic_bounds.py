@@ -1,11 +1,14 @@
 """A document that takes much more memory than its bytes is refused; long texts are not."""
 
 import json
+import time
+import tracemalloc
+from io import BytesIO
 
 import pytest
 
 from playhead.traffic import json_documents
-from playhead.traffic.http_body import request_json
+from playhead.traffic.http_body import request_json, xml_texts
 from playhead.traffic.json_documents import loaded, loaded_text, parsed
 from playhead.traffic.pair_path import MISSING, _document
 
@@ -39,3 +42,76 @@ def test_too_many_values_are_refused_wherever_a_document_is_read(value: str) -> 
 def test_what_stands_in_strings_is_no_value(text: str) -> None:
     document = {"a": text, text: [1]}
     assert loaded_text(json.dumps(document)) == document
+
+
+def test_a_document_of_many_short_lines_takes_little_more_memory_than_its_bytes() -> None:
+    data = b"{\n" + b" \n" * 1_000_000
+    tracemalloc.start()
+    try:
+        [found] = json_documents.documents(BytesIO(data))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, json_documents.Unread)
+    assert (found.reason, found.lines) == ("the document has no end", 1_000_001)
+    assert most < 4 * len(data)
+
+
+def texts(body: str, path: str) -> list[str]:
+    return list(xml_texts({"http": {"req": {"body": body}}}, path))
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "count"),
+    [
+        ("<r>" + "<a/>" * 200_000 + "</r>", "r/a[2]", 1),
+        ("<r>" + "<a/>" * 200_000 + "</r>", "/r/a[last()-1]", 1),
+        ("<r>" + "<a x='1'/>" * 100_000 + "</r>", "r/a[@x='1'][2]", 1),
+        ("<a>" * 99 + "<b/>" * 50_000 + "</a>" * 99, "//a//a//b", 50_000),
+        ("<r>" + "<a/>" * 2_200_000 + "</r>", "r/a", 0),
+    ],
+)
+def test_a_path_takes_time_for_the_document_and_not_for_its_square(
+    body: str, path: str, count: int
+) -> None:
+    begun = time.process_time()
+    assert len(texts(body, path)) == count
+    assert time.process_time() - begun < 10
+
+
+def test_texts_that_contain_each_other_are_not_all_in_memory() -> None:
+    deep = "<a>" * 90 + "x" * 200_000 + "</a>" * 90
+    tracemalloc.start()
+    try:
+        assert sum(map(len, xml_texts({"http": {"req": {"body": deep}}}, "//a"))) == 90 * 200_000
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * len(deep)
+    assert texts("<a>" * 101 + "</a>" * 101, "//a") == []
+
+
+DOCUMENT = (
+    "<o><i n='1'><s>a</s><s>b</s></i><i n='2' k='[2]/x'><s>c</s><j><s>d</s></j></i><i n='3'/></o>"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/o/i[2]/s", ["c"]),
+        ("//s", ["a", "b", "c", "d"]),
+        ("//i//s[1]", ["a", "c", "d"]),
+        ("i[last()-1]/@n", ["2"]),
+        ("o/i[@k='[2]/x']/j/s", ["d"]),
+        ("o/i[s='c'][2]/s", ["c"]),
+        ("o/i[s='c'][1]/s", []),
+        ("//j/../@n", ["2"]),
+        ("/", []),
+        ("o/i[0]", []),
+        ("o/i[9]", []),
+        ("o/i[", []),
+    ],
+)
+def test_a_path_means_what_it_means_elsewhere(path: str, found: list[str]) -> None:
+    assert texts(DOCUMENT, path) == found

@@ -133,23 +133,22 @@ def _single(number: int, at: int, raw: bytes, text: bytes) -> Document | Unread:
 
 
 def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unread:
-    parts, size = [first], len(first)
-    while size < LONGEST:
+    whole, count = bytearray(first), 1  # A list of many short lines would take much more memory.
+    while len(whole) < LONGEST:
         raw = lines.next()
         if raw is None:
-            return Unread(number, "the document has no end", len(parts))
+            return Unread(number, "the document has no end", count)
         if raw[:1] == b"{":  # a new document; the previous one is incomplete
             lines.put_back(raw)
-            return Unread(number, "the document has no end", len(parts))
-        parts.append(raw)
-        size += len(raw)
+            return Unread(number, "the document has no end", count)
+        whole += raw
+        count += 1
         if raw[:1] == b"}":
             break
-    whole = b"".join(parts)
-    held = parsed(whole.strip().removesuffix(b","))
+    held = parsed(bytes(whole.strip().removesuffix(b",")))
     if isinstance(held, str):
-        return Unread(number, held, len(parts))
-    return Document(number, at, whole, held, len(parts))
+        return Unread(number, held, count)
+    return Document(number, at, bytes(whole), held, count)
 
 
 def loaded(data: bytes, encoding: str = "utf-8") -> Any:

@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -13,7 +13,7 @@ from playhead.traffic.pair import field as within
 from playhead.traffic.pair_path import MISSING, reach, shown
 
 WHERE: Final = "--filter"
-Looks = Callable[[Pair, str], Sequence[str]]
+Looks = Callable[[Pair, str], Iterable[str]]
 
 
 class Test(Protocol):
@@ -154,7 +154,7 @@ def _tag(pair: Pair, key: str) -> Sequence[str]:
     return () if text is None else (text,)
 
 
-def _source(pair: Pair, _: str) -> Sequence[str]:
+def _source(pair: Pair, _: str) -> Iterable[str]:
     return _tag(pair, "source") or _plain("source")(pair, "")
 
 
@@ -170,7 +170,7 @@ def _url(pair: Pair, _: str) -> Sequence[str]:
     return [each for each in found if each is not None]
 
 
-def _host(pair: Pair, _: str) -> Sequence[str]:
+def _host(pair: Pair, _: str) -> Iterable[str]:
     host = as_text(within(pair, "http", "req", "host"))
     return _plain("network_address")(pair, "") if host is None else (host,)
 
@@ -181,11 +181,11 @@ def _json(pair: Pair, key: str) -> Sequence[str]:
     return () if found is MISSING else (shown(found),)
 
 
-def _xml(pair: Pair, key: str) -> Sequence[str]:
+def _xml(pair: Pair, key: str) -> Iterable[str]:
     return http_body.xml_texts(pair, key)
 
 
-def _soap(pair: Pair, key: str) -> Sequence[str]:
+def _soap(pair: Pair, key: str) -> Iterable[str]:
     return http_body.xml_texts(pair, key, from_soap_body=True)
 
 
