@@ -1,11 +1,19 @@
 """Why a database did not let us in, in the words that say so."""
 
+import json
+import os
+import subprocess
+import sys
+
 import psycopg
 import pytest
 
 from playhead.cli.setup.doctor import Finding, _examine
 from playhead.errors import BadValue, BrokerUnavailable, DatabaseUnavailable, PlayheadError
+from playhead.postgres import server
 from playhead.postgres.server import checked, connect
+from playhead.printable import printable
+from tests.lying_server import ESCAPES, LyingServer, done, error, row
 
 URL = "postgresql://127.0.0.1:1/x"
 _REFUSED = 'connection to server at "127.0.0.1", port 1 failed: Connection refused'
@@ -68,3 +76,48 @@ def test_the_doctor_does_not_send_to_the_doctor(error: PlayheadError) -> None:
     [found] = _examine("server", fail)
     assert "doctor" not in str(found.hint)
     assert "playhead sandbox up" in str(found.hint)
+
+
+def examined(*answers: bytes) -> tuple[int, dict[str, object], str]:
+    """What the doctor says of a server with these answers, with all that reaches its stderr."""
+    with LyingServer(*answers) as server:
+        environment = {**os.environ, "DATABASE_URL": server.url, "COLUMNS": "200"}
+        ran = subprocess.run(
+            [sys.executable, "-m", "playhead.cli.app", "doctor", "-o", "json"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    checks = json.loads(ran.stdout)["checks"]
+    [found] = [each for each in checks if each["check"] == "database"]
+    return ran.returncode, found, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([done(), error("XX000", ESCAPES), error("XX000", ESCAPES)], "does not answer"),
+        ([done(), error("42501", "permission denied"), done(b"I")], "permission denied"),
+        ([done(), row(b"1"), row(b"1"), done(b"I")], "not enough values"),
+        ([done(), row(b"1", b"2", b"3"), row(b"now"), done(b"I")], "could not convert"),
+        ([done(), row(b"\xff", b"2", b"3"), done(b"I")], "does not answer"),
+    ],
+)
+def test_a_server_that_lies_is_a_finding_and_no_fault(answers: list[bytes], says: str) -> None:
+    code, found, err = examined(*answers)
+    assert (code, found["state"]) == (1, "fail")
+    assert says in str(found["found"])
+    assert "fault of Playhead" not in err
+    assert "psycopg" not in err
+    assert err == printable(err)
+
+
+def test_a_server_that_is_silent_after_the_login_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_ANSWERS_WITHIN_S", 0.3)
+    with LyingServer() as silent, pytest.raises(DatabaseUnavailable) as caught:
+        server.ask(silent.url)
+    assert "password" not in str(caught.value)

@@ -4,8 +4,10 @@ In SCRAM the server says how often the password is hashed. libpq has no bound fo
 timeout meanwhile, and lets no signal through.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
@@ -24,12 +26,22 @@ _LONGER_S: Final = 2
 
 def opened(address: str, connect: Callable[[], _Opened]) -> _Opened:
     """Return the connection to the address that the call opens; raise psycopg's error after its `connect_timeout`."""
+    _keep_off_the_terminal()
     given = conninfo.conninfo_to_dict(address)
     each_s = conninfo.timeout_from_conninfo(given)
     try:
         return call_within(connect, each_s * _attempts(given) + _LONGER_S, name=_NAME)
     except TimeoutError as exc:
         raise errors.ConnectionTimeout(str(exc)) from exc
+
+
+@cache
+def _keep_off_the_terminal() -> None:
+    """Keep psycopg's warnings from Python's last handler, which would print a server's text as it is.
+
+    A handler of the user's still gets them.
+    """
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 def _attempts(given: Mapping[str, Any]) -> int:

@@ -2,12 +2,14 @@
 
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import psycopg
@@ -33,6 +35,8 @@ _TORN = (
     "take the rest of the password for a host"
 )
 _CONNECT_WITHIN_S = 10
+_ANSWERS_WITHIN_S = 10.0
+_LONGEST_REASON = 200
 # The host of a line in a file of passwords; a backslash keeps its colons.
 _FIRST_FIELD = re.compile(r"(?:\\.|[^:\\#])+")
 _PATHS = {
@@ -227,17 +231,48 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
 
 def ask(url: str) -> Server:
     """Return what the server reports about itself."""
-    with connect(url) as connection:
-        row = connection.execute(
-            "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_database(), current_user"
-        ).fetchone()
-        # The first statement paid for the session's start; this round trip is short.
-        before = time.time()
-        clock = connection.execute(
-            "SELECT extract(epoch FROM pg_catalog.clock_timestamp())"
-        ).fetchone()
-        between = (before + time.time()) / 2
-    if row is None or clock is None:  # A SELECT without FROM always returns one row.
-        raise DatabaseUnavailable(secrets.without_password(url), reason="it returned nothing")
-    version, database, user = row
-    return Server(version, database, user, (float(clock[0]) - between) * 1000)
+    try:
+        with connect(url) as connection, _closed_after(_ANSWERS_WITHIN_S, connection):
+            return _asked(connection)
+    except (psycopg.Error, ValueError) as exc:
+        where = secrets.without_password(url)
+        reason = f"it does not answer as PostgreSQL does: {_first_line(exc)}"
+        raise DatabaseUnavailable(where, reason=secrets.redact(reason)) from exc
+
+
+def _asked(connection: "psycopg.Connection[Any]") -> Server:
+    answer = connection.execute(
+        "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_database(), current_user"
+    ).fetchone()
+    # The first statement paid for the session's start; this round trip is short.
+    before = time.time()
+    clock = connection.execute("SELECT extract(epoch FROM pg_catalog.clock_timestamp())").fetchone()
+    between = (before + time.time()) / 2
+    if answer is None or clock is None:  # A SELECT without FROM always returns one row.
+        raise ValueError("it returned nothing")
+    version, database, user = map(str, answer)
+    [now_s] = map(float, clock)
+    return Server(version, database, user, (now_s - between) * 1000)
+
+
+@contextmanager
+def _closed_after(seconds: float, connection: "psycopg.Connection[Any]") -> Iterator[None]:
+    """End the connection, and with it what waits for the server, if the block takes longer."""
+    link = socket.socket(fileno=os.dup(connection.fileno()))
+
+    def end() -> None:
+        with suppress(OSError):
+            link.shutdown(socket.SHUT_RDWR)
+
+    timer = Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        link.close()
+
+
+def _first_line(exc: Exception) -> str:
+    return next(iter(str(exc).strip().splitlines()), type(exc).__name__)[:_LONGEST_REASON]
