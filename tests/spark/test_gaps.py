@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from playhead.cli.app import app
 from playhead.errors import PlayheadError, Refused
 from playhead.gaps.gap import Gaps
+from playhead.gaps.row_lookup import NothingLookedFor
 from playhead.gaps.search import GapFinder, GapQuery
 from playhead.record import Record, Slice, TimestampType
 from playhead.request import Request
@@ -299,6 +300,30 @@ def test_tombstones_and_unreadable_records_are_no_rows_and_no_gaps(deck: Deck) -
     assert places(found) == [(0, 0, 1), (0, 4, 5)]
     [note] = [note for note in found.notes if note.code != "unkeyed"]
     assert note.text.startswith("3 records of the span cannot be looked for")
+
+
+def test_a_table_is_not_called_whole_if_no_record_could_be_looked_for(deck: Deck) -> None:
+    topic = states(deck, {"orderId": 1, "v; x": 1}, {"orderId": 2})
+    table = deck.table("id int, v int")
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    with pytest.raises(NothingLookedFor, match=r"none of the 2 records .* by id: ") as caught:
+        look(deck, *ends, by="key", key=("id",))
+    hint = "fields of the first records: orderId; --select gives fields the names of columns: "
+    assert caught.value.hint == f"{hint}--select 'value:orderId AS id'"
+    with pytest.raises(NothingLookedFor) as caught:
+        look(deck, *ends, by="key", key=("id",), select="value:orderid AS id")
+    assert "--select makes" in (caught.value.hint or "")
+    found = look(deck, *ends, by="key", key=("id",), select="value:orderId AS id")
+    assert places(found) == [(0, 0, 2)]
+
+
+def test_tombstones_alone_leave_a_table_whole(deck: Deck) -> None:
+    topic = deck.topic("gone")
+    kind = TimestampType.CREATE_TIME
+    deck.write([Record(topic, 0, n, T0_MS, kind, b"k", None) for n in range(2)])
+    found = look(deck, f"kafka:{topic}", f"postgres:{deck.table('id int')}", by="key", key=("id",))
+    assert found.is_whole
+    assert [note.code for note in found.notes] == ["unkeyed", "unlike"]
 
 
 def test_columns_that_are_not_there_are_refused(deck: Deck, laps: str, unplaced: str) -> None:

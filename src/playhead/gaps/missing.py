@@ -1,34 +1,27 @@
 """Finds the offsets of a span that a target lacks: by its offsets, its rows, or its ledger."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from playhead.endpoint import system_of
-from playhead.errors import BadValue, Refused, Unavailable, UsageError
+from playhead.errors import BadValue, Refused, UsageError
 from playhead.gaps.gap import Gap
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.replay.assemble import Wiring, expecting
+from playhead.replay.assemble import Wiring
 from playhead.replay.begun_replays import NotBegun
 from playhead.replay.guards import refuse_lost_rows, said_of_lost
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
-from playhead.replay.partition_work import partition_works
-from playhead.replay.runner import RunJob
-from playhead.replay.verify import parts
 from playhead.request import Request
 from playhead.source import SourceFacts, TopicPartition
 from playhead.target import Archives, Inventory, KeepsFiles, Target
-from playhead.task.job import Job
-from playhead.task.slicer import Filter
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 BY = ("offsets", "key", "ledger")
-_AT_ONCE = 100_000
-_JOB = "gaps"
 _MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED = 1_000, 20
 
 
@@ -55,6 +48,8 @@ class MissingOffsets:
     notes: list[Note] = field(default_factory=list)
     records: dict[Slice, int] | None = None
     """How many records are missing in each run, if a transform decides that."""
+    blind: int = 0
+    """How many records there are, if not one of them could be looked for."""
 
 
 def inventory_of(target: Target) -> Inventory:
@@ -94,73 +89,6 @@ def _unplaced(table: str) -> Note:
         f"{table} has rows without _partition or _offset: some of them may be the missing records"
     )
     return Note("unplaced", f"{text}; --by key --key COLS compares the rows themselves")
-
-
-@dataclass(frozen=True, slots=True)
-class RowLookup:
-    """Looks for records by the rows of a table."""
-
-    ends: Wiring
-    facts: SourceFacts
-    run_job: RunJob
-    slots: int
-    table: str
-    is_transformed: bool = False
-    in_time: Filter = field(default_factory=Filter)
-    """Filters records of the span by their own times."""
-
-    def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> MissingOffsets:
-        """Read and decode the records of the spans, and look for a row of each in the database."""
-        target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
-        source = expecting(self.ends.source, self.facts)
-        pieces = [piece for span in spans for piece in _pieces(span)]
-        tasks = tuple(tuple(partition_works(part)) for part in parts(pieces, self.slots))
-        compares = {piece: Entry(piece, 0, 0) for piece in pieces}
-        decoding = self.ends.decoding
-        job = Job(_JOB, source, target, tasks, self.in_time, decoding=decoding, compares=compares)
-        reports = self.run_job(job) if tasks else []
-        away = next((report["away"] for report in reports if report["away"]), None)
-        if away is not None:
-            raise Unavailable(f"could not read everything: {away}", hint="try again")
-        findings = [finding for report in reports for finding in report["findings"]]
-        _need_all(pieces, [Slice(**each["slice"]) for each in findings])
-        runs = {
-            Slice(each["slice"]["topic"], each["slice"]["partition"], start, end): count
-            for each in findings
-            for start, end, count in each["missing"]
-        }
-        unlike = sum(each["unlike"] for each in findings)
-        notes = [_unlike(unlike, self.table)] if unlike else []
-        elsewhere = sum(each["elsewhere"] for each in findings)
-        notes += [_elsewhere(elsewhere, self.table)] if elsewhere else []
-        counts = runs if self.is_transformed else None
-        return MissingOffsets(sorted(runs), f"rows by {', '.join(columns)}", None, notes, counts)
-
-
-def _pieces(span: Slice) -> Iterable[Slice]:
-    for start in range(span.from_offset, span.to_offset, _AT_ONCE):
-        yield replace(span, from_offset=start, to_offset=min(start + _AT_ONCE, span.to_offset))
-
-
-def _need_all(pieces: Sequence[Slice], looked_at: Sequence[Slice]) -> None:
-    if left := sum(map(len, remaining(pieces, looked_at))):
-        raise Unavailable(f"{left:,} offsets were not compared", hint="try again")
-
-
-def _unlike(count: int, table: str) -> Note:
-    text = (
-        f"{count:,} records of the span cannot be looked for in {table}: tombstones, values that do not fit, "
-        "or no value in the key"
-    )
-    return Note("unlike", f"{text}; they are not counted as missing")
-
-
-def _elsewhere(count: int, table: str) -> Note:
-    text = f"{count:,} records have no row in {table}, and no later record of their partition has replaced it; "
-    more = (
-        "rows of their keys are from other partitions or topics, or do not say where they are from"
-    )
-    return Note("elsewhere", text + more)
 
 
 def by_ledger(

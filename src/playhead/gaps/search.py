@@ -18,7 +18,6 @@ from playhead.gaps.log_start import (
 )
 from playhead.gaps.missing import (
     MissingOffsets,
-    RowLookup,
     by_ledger,
     by_offsets,
     columns_of,
@@ -26,6 +25,7 @@ from playhead.gaps.missing import (
     inventory_of,
     way_of,
 )
+from playhead.gaps.row_lookup import RowLookup
 from playhead.gaps.table_doubts import (
     facts_of_tables,
     of_other_topics,
@@ -201,7 +201,9 @@ class GapFinder:
         if self._way == "ledger":
             return by_ledger(request, self.ends, self.facts, spans, question.ledgers)
         if self._way == "key":
-            found = self._rows().lacking(self.spans, columns_of(request, question.time_column))
+            rows, columns = self._rows(), columns_of(request, question.time_column)
+            found = rows.lacking(self.spans, columns)
+            rows.refuse_blindness(found, self.spans, columns)
             unseen = [_unseen(self.gone, found.by)] if self.gone else []
             slices = sorted((*self.gone, *found.slices))
             return replace(found, slices=slices, notes=[*found.notes, *unseen])
