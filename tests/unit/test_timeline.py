@@ -147,6 +147,23 @@ def test_times_are_as_short_as_they_can_be(lasting_ms, first):
     assert labels([T, T + lasting_ms])[0] == first
 
 
+@pytest.mark.parametrize(
+    ("lasting_ms", "zone", "first"),
+    [
+        (500, "Europe/Berlin", "14:30:00.000"),
+        (60_000, "+05:30", "18:00:00"),
+        (HOUR, "America/New_York", "08:30"),
+        (24 * HOUR, "Asia/Tokyo", "08-04 21:30"),
+        (240 * HOUR, "Pacific/Kiritimati", "2021-08-05"),
+    ],
+)
+def test_times_are_those_of_the_zone_that_was_asked_for(lasting_ms, zone, first):
+    buckets = [Bucket(T, T + lasting_ms, 1)]
+    assert labels([T, T + lasting_ms], zone)[0] == first
+    assert histogram(buckets, ChartSize(60), zone)[-1].strip().startswith(f"{first} ")
+    assert f">{first}<" in picture("laps", "caption", buckets, zone=zone)
+
+
 # --- drawings
 
 

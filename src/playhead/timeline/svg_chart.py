@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from playhead.grammar.local_time import local_times
+from playhead.grammar.zone import UTC
 from playhead.timeline.timeline import Bucket, labels
 
 _WIDTH, _HEIGHT = 860, 300
@@ -32,10 +34,16 @@ _STYLE = """
 """
 
 
-def picture(title: str, caption: str, buckets: Sequence[Bucket], *, absent_from: str = "") -> str:
-    """Return the SVG file. With `absent_from`, missing records are highlighted on top of each column."""
+def picture(
+    title: str, caption: str, buckets: Sequence[Bucket], *, absent_from: str = "", zone: str = UTC
+) -> str:
+    """Return the SVG file, with times of the zone.
+
+    With `absent_from`, missing records are highlighted on top of each column.
+    """
+    caption = local_times(caption, zone)
     legend = _legend(buckets, absent_from) if absent_from else []
-    parts = [*_columns(buckets), *_axis(buckets), *legend]
+    parts = [*_columns(buckets), *_axis(buckets, zone), *legend]
     body = "\n".join(f"  {part}" for part in parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
@@ -80,7 +88,7 @@ def _height(count: int, most: int) -> float:
     return count * (_HEIGHT - _TOP - _BOTTOM) / most
 
 
-def _axis(buckets: Sequence[Bucket]) -> Iterator[str]:
+def _axis(buckets: Sequence[Bucket], zone: str) -> Iterator[str]:
     floor, end = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     most = max((each.offsets for each in buckets), default=0)
     yield f'<line class="line" x1="{_LEFT}" y1="{floor}.5" x2="{end}" y2="{floor}.5"/>'
@@ -88,7 +96,7 @@ def _axis(buckets: Sequence[Bucket]) -> Iterator[str]:
     yield f'<text class="small" x="{_LEFT - 8}" y="{floor}" text-anchor="end">0</text>'
     first, last = buckets[0].from_ms, buckets[-1].to_ms
     instants = [first + (last - first) * index // _TICKS for index in range(_TICKS + 1)]
-    for index, text in enumerate(labels(instants)):
+    for index, text in enumerate(labels(instants, zone)):
         x = _LEFT + (end - _LEFT) * index // _TICKS
         anchor = "start" if index == 0 else "end" if index == _TICKS else "middle"
         yield f'<text class="small" x="{x}" y="{floor + 24}" text-anchor="{anchor}">{text}</text>'

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from playhead.grammar.zone import UTC
 from playhead.timeline.timeline import Bucket, labels
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
@@ -29,8 +30,10 @@ class ChartSize:
         return max(_LEAST_COLUMNS, self.width - _MARGIN)
 
 
-def histogram(buckets: Sequence[Bucket], paper: ChartSize | None = None) -> list[str]:
-    """Return the lines of the chart: columns with a scale, the axis, and times below it.
+def histogram(
+    buckets: Sequence[Bucket], paper: ChartSize | None = None, zone: str = UTC
+) -> list[str]:
+    """Return the lines of the chart: columns with a scale, the axis, and times of the zone below it.
 
     Missing records are hatched on top of the others, so that both together are the topic.
     """
@@ -50,7 +53,7 @@ def histogram(buckets: Sequence[Bucket], paper: ChartSize | None = None) -> list
         lines.append(f"{margin} {_mark(paper, '│', '|')}{bars}".rstrip())
     axis = _mark(paper, "└", "+") + _mark(paper, "─", "-") * (wide * len(drawn))
     lines.append(f"{'0'.rjust(len(scale))} {axis}")
-    lines.append(" " * (len(scale) + 2) + _times(drawn, wide * len(drawn)))
+    lines.append(" " * (len(scale) + 2) + _times(drawn, wide * len(drawn), zone))
     return lines
 
 
@@ -118,14 +121,14 @@ def _mark(paper: ChartSize, block: str, plain: str) -> str:
     return block if paper.has_blocks else plain
 
 
-def _times(buckets: Sequence[Bucket], width: int) -> str:
+def _times(buckets: Sequence[Bucket], width: int, zone: str) -> str:
     """Return as many times as fit below the columns, including the first start and the last end."""
     first, last = buckets[0].from_ms, buckets[-1].to_ms
-    longest = max(map(len, labels([first, last])))
+    longest = max(map(len, labels([first, last], zone)))
     count = max(1, min(5, width // (longest + 4)))
     instants = [first + (last - first) * index // count for index in range(count + 1)]
     line = ""
-    for index, text in enumerate(labels(instants)):
+    for index, text in enumerate(labels(instants, zone)):
         at = width * index // count
         start = min(max(at - (len(text) // 2 if 0 < index < count else 0), 0), width - len(text))
         if index == count:

@@ -8,6 +8,8 @@ from typing import Any
 
 from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
+from playhead.grammar.local_time import local_time
+from playhead.grammar.zone import UTC
 from playhead.record import Slice
 from playhead.source import TopicPartition
 
@@ -167,10 +169,10 @@ def edges_between(from_ms: int, to_ms: int, buckets: int) -> tuple[int, ...]:
     return tuple(from_ms + length * index // count for index in range(count + 1))
 
 
-def labels(edges_ms: Sequence[int]) -> list[str]:
-    """Return short labels for the edges: times of day, or dates."""
+def labels(edges_ms: Sequence[int], zone: str = UTC) -> list[str]:
+    """Return short labels for the edges in this zone: times of day, or dates."""
     lasting_ms = edges_ms[-1] - edges_ms[0]
-    texts = [show_ms(each) for each in edges_ms]
+    texts = [_without_offset(local_time(show_ms(each), zone)) for each in edges_ms]
     if lasting_ms >= 3 * 86_400_000:
         return [text[:-14] for text in texts]
     if lasting_ms >= 20 * 3_600_000:
@@ -178,3 +180,8 @@ def labels(edges_ms: Sequence[int]) -> list[str]:
     if lasting_ms >= 600_000:
         return [text[-13:-8] for text in texts]
     return [text[-13:-5] for text in texts] if lasting_ms >= 5_000 else [t[-13:-1] for t in texts]
+
+
+def _without_offset(shown: str) -> str:
+    """Return a local time as if it were of UTC, so that all are cut alike."""
+    return shown if shown.endswith("Z") else f"{shown[:23]}Z"

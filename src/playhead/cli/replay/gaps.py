@@ -157,7 +157,8 @@ def _draw(run: Run, search: "GapFinder", found: Gaps) -> None:
 
     over = _timeline(run, search)
     bars = over.buckets(found.missing_slices())
-    drawn = picture(over.title, over.caption(), bars, absent_from=found.target)
+    zone = run.output.zone
+    drawn = picture(over.title, over.caption(), bars, absent_from=found.target, zone=zone)
     save_picture(drawn, run.values["picture"])
     run.output.say(f"the chart is saved in {run.values['picture']}")
     _say_histogram(run, found, over)
@@ -168,7 +169,7 @@ def _say_histogram(run: Run, found: Gaps, over: "Timeline") -> None:
 
     paper = paper_for_talk()
     bars = over.buckets(found.missing_slices())
-    for line in histogram(bars, paper):
+    for line in histogram(bars, paper, run.output.zone):
         run.output.say(line)
     if missing := sum(each.missing for each in bars):
         run.output.say(legend(missing, found.target, paper))

@@ -29,7 +29,9 @@ def timeline(run: Run, topic: str, buckets: int | None, picture: Path | None) ->
     if picture is not None:
         from playhead.timeline.svg_chart import picture as drawn
 
-        save_picture(drawn(found.title, found.caption(), found.buckets()), picture)
+        save_picture(
+            drawn(found.title, found.caption(), found.buckets(), zone=run.output.zone), picture
+        )
         run.output.say(f"the chart is saved in {picture}")
 
 
@@ -46,7 +48,7 @@ def _show(run: Run, found: Timeline) -> None:
     bars = found.buckets()
     run.output.say(f"{found.caption()}; approximate")
     if run.output.form == "table":
-        run.output.text("\n".join(histogram(bars, paper_for(sys.stdout))))
+        run.output.text("\n".join(histogram(bars, paper_for(sys.stdout), run.output.zone)))
     else:
         run.output.emit(found.as_document(), [each.row() for each in bars])
     for count, where in ((found.before, "before"), (found.after, "after")):
