@@ -1,7 +1,7 @@
 """Plans and proofs as people read them: lines, and HTML for notebooks."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ _SHOWN_APART = frozenset(
     """source target span lateness_ms read_on filter decode where select pace on_error""".split()  # noqa: SIM905
 )
 _MOST_PARTITIONS = 16
+_DELAYS = {"half": "p50_us", "99 %": "p99_us", "all": "max_us"}
 _LEAST_WIDE, _MOST_WIDE = 40, 160
 _INDENT = " " * 11
 
@@ -39,7 +40,7 @@ def plan_lines(plan: "Plan") -> list[str]:
     lines += [f"  {name:<8} {text}" for name, text in asked.items() if text]
     lines += _rule_lines(request)
     lines.append(f"  pace     {request.pace}; records that cannot be written: {request.on_error}")
-    lines.append(f"  offsets  {plan.planned:,} in {len(plan.places())} partitions")
+    lines.append(f"  offsets  {plan.planned:,} in {_count(len(plan.places()), 'partition')}")
     lines += _partition_lines(plan)
     lines.append(f"  estimate {_estimate(estimate.records, estimate.size_bytes, estimate.seconds)}")
     lines.append(f"           from {estimate.based_on}")
@@ -80,8 +81,15 @@ def _partition_lines(plan: "Plan") -> list[str]:
         f"  ({each.planned:,})"
         for each in shown
     ]
-    hidden = len(plan.partitions) - len(shown)
-    return [*lines, f"           and {hidden} more partitions, or empty ones"] if hidden else lines
+    if hidden := sum(1 for each in plan.partitions if each.planned) - len(shown):
+        lines.append(f"           and {_count(hidden, 'more partition')}")
+    if empty := sum(1 for each in plan.partitions if not each.planned):
+        lines.append(f"           {_count(empty, 'partition')} without offsets of the span")
+    return lines
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def shown_span(plan: "Plan") -> str:
@@ -133,9 +141,7 @@ def proof_lines(proof: "Proof") -> list[str]:
             f"{proof.took.records:,} records" + (f", {rate:,} a second" if rate else "")
         )
     if proof.pace is not None:
-        lines.append(
-            f"  pace     {', '.join(f'{key} {value}' for key, value in proof.pace.items())}"
-        )
+        lines.append(f"  pace     {_kept_pace(proof.pace)}")
     taken = "; ".join(f"{whom}: {what}" for whom, what in proof.evidence.items())
     lines.append(f"  evidence {taken}")
     bad = [each for each in proof.partitions if not each.adds_up]
@@ -145,6 +151,21 @@ def proof_lines(proof: "Proof") -> list[str]:
         for each in bad[:_MOST_PARTITIONS]
     ]
     return lines
+
+
+def _kept_pace(pace: Mapping[str, Any]) -> str:
+    """Return how well a pace was kept: the rate, and how late or early records were."""
+    parts = [str(pace.get("pace"))]
+    if not pace.get("records"):
+        return f"{parts[0]}: no record was played now"
+    wanted, achieved = pace.get("wanted_per_second"), pace.get("achieved_per_second")
+    if wanted and achieved:
+        parts.append(f"{achieved:,.4g} records/s of {wanted:,.4g} wanted")
+    late = [(share, pace.get(key)) for share, key in _DELAYS.items()]
+    told = ", ".join(f"{us / 1000:,.3g} ms ({share})" for share, us in late if us is not None)
+    parts += [f"late by at most {told}"] if told else []
+    parts.append(f"{pace.get('early') or 0:,} early")
+    return "; ".join(parts)
 
 
 def text(lines: Iterable[str]) -> str:

@@ -187,7 +187,7 @@ def test_it_always_says_how_much_it_scanned_and_why_it_stopped(
     assert told(topic, "--grep", "^v3$").startswith(
         "2 records shown, 42 of 42 offsets scanned; 38 did not match"
     )
-    assert told(topic, "--grep-key", "^k2$", "--max", "1").startswith("1 records shown")
+    assert told(topic, "--grep-key", "^k2$", "--max", "1").startswith("1 record shown")
     assert told(empty).startswith(
         "0 records shown, 0 of 0 offsets scanned; stopped: the end of the span"
     )

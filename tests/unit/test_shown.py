@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from playhead.pace import ScheduleError
 from playhead.plan import Plan
 from playhead.proof import PartitionProof, Proof
 from tests.unit.replaying import partition_plan, plan_of
@@ -50,8 +51,29 @@ def bars(html: str) -> list[tuple[str, float, float]]:
 def test_a_plan_prints_its_span_its_offsets_and_its_samples() -> None:
     lines = str(plan()).splitlines()
     assert lines[0].startswith("replay ")
-    assert any("25 in 1 partitions" in line for line in lines)
+    assert any(line.endswith("25 in 1 partition") for line in lines)
     assert any("as the target would store them" in line for line in lines)
+
+
+def test_a_plan_says_how_many_partitions_it_does_not_list() -> None:
+    there = [replace(partition_plan(0, 5), partition=n) for n in range(18)]
+    none = [replace(partition_plan(0, 0), partition=18 + n) for n in range(2)]
+    assert "           and 2 more partitions\n" in str(plan_of(*there, *none))
+    assert "           2 partitions without offsets of the span\n" in str(plan_of(*there, *none))
+    assert "without offsets" not in str(plan_of(*there))
+    assert "           and 1 more partition\n" in str(plan_of(*there[:17]))
+
+
+def test_a_proof_says_in_words_how_well_a_pace_was_kept() -> None:
+    pace = ScheduleError()
+    for n in range(1_000):
+        pace.note(late_ns=2_000_000 if n == 500 else 60_000, due_ns=n * 1_000_000)
+    kept = replace(proof(), pace={"pace": "1000/s", **pace.summary()})
+    [line] = [each for each in str(kept).splitlines() if each.startswith("  pace ")]
+    told = "late by at most 0.06 ms (half), 0.06 ms (99 %), 2 ms (all); 0 early"
+    assert line == f"  pace     1000/s; 1,000 records/s of 1,000 wanted; {told}"
+    unplayed = replace(proof(), pace={"pace": "2x", **ScheduleError().summary()})
+    assert "  pace     2x: no record was played now" in str(unplayed).splitlines()
 
 
 def test_a_proof_prints_its_verdict_first() -> None:

@@ -111,7 +111,8 @@ def _stop_at(scan: "Scan", topic: str, partition: int, offset: int) -> None:
 
 def _tell(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer, stopped: str) -> None:
     of = "" if scan.planned is None else f" of {scan.planned:,}"
-    told = [f"{shown.count:,} records shown, {scan.scanned:,}{of} offsets scanned"]
+    records = "record" if shown.count == 1 else "records"
+    told = [f"{shown.count:,} {records} shown, {scan.scanned:,}{of} offsets scanned"]
     if picked.outside:
         told.append(f"{picked.outside:,} with times outside of the span left out")
     if picked.unlike:
