@@ -367,13 +367,17 @@ def test_a_bad_condition_is_refused_and_pointed_at(spark, capfd, where, part, re
     assert (printed.out, printed.err) == ("", "")
 
 
+_KNOWN_COLUMNS = f"columns: {', '.join(COLUMNS)}"
+
+
 @pytest.mark.parametrize(
     ("where", "hint"),
     [
         ("topik = 'a'", "did you mean topic?"),
         ("lenght(key) = 1", "did you mean length or len or bit_length?"),
         ("value:a::doubel = 1", "did you mean double?"),
-        ("xyz = 1", f"available columns: {', '.join(COLUMNS)}"),
+        ("amount > 5", f"a field of the JSON value is written value:amount; {_KNOWN_COLUMNS}"),
+        ("`the amount` > 5", _KNOWN_COLUMNS),
         ("parse_json(value) is null", "use try_parse_json"),
     ],
 )

@@ -81,7 +81,7 @@ def _reason(exc: "PySparkException") -> tuple[str, str | None]:
     condition, parameters = exc.getCondition() or "", exc.getMessageParameters() or {}
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").replace("`", "")
-        hint = nearest(name, COLUMNS) or f"available columns: {', '.join(COLUMNS)}"
+        hint = nearest(name, COLUMNS) or f"{_as_field(name)}columns: {', '.join(COLUMNS)}"
         return f"there is no column {name!r}", hint
     if condition == "PARSE_SYNTAX_ERROR":
         found = parameters.get("error", "")
@@ -93,6 +93,13 @@ def _reason(exc: "PySparkException") -> tuple[str, str | None]:
         return f"there is no type {name!r}", nearest(name, _TYPES.split())
     text = re.sub(r"^\s*\[[A-Z0-9_.]+\]\s*", "", str(exc))
     return _first_line(text).partition("due to data type mismatch: ")[2] or _first_line(text), None
+
+
+def _as_field(name: str) -> str:
+    """Say how a field of the value is written, if the name can be one."""
+    if not name.isidentifier():
+        return ""
+    return f"a field of the JSON value is written value:{name}; "
 
 
 def _first_line(text: str) -> str:
