@@ -11,6 +11,9 @@ from playhead.querylog.shapes import read_row
 UNMATCHED: Final = "unmatched"
 """The topic's part for rows without a database, as in the older tool."""
 
+_KEPT_BYTES: Final = 256
+"""A longer name of a database, which no server writes, is not kept."""
+
 
 class Address(NamedTuple):
     """The parts of a row that a shipper needs."""
@@ -30,10 +33,14 @@ def address_of(row: bytes, prefix: str | None = None) -> Address:
     return Address(read.session.encode("utf-8", "replace"), read.database, read.time_us)
 
 
-@lru_cache(maxsize=1_024)
 def _database(name: bytes | None) -> str | None:
     if not name:
         return None
+    return _decoded(name) if len(name) <= _KEPT_BYTES else _decoded.__wrapped__(name)
+
+
+@lru_cache(maxsize=1_024)
+def _decoded(name: bytes) -> str:
     try:
         return name.decode().replace('""', '"')
     except UnicodeDecodeError:

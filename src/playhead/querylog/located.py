@@ -80,13 +80,18 @@ def place_in(headers: Headers) -> int | None:
     return None
 
 
-@lru_cache(maxsize=1_024)
 def topic_of(database: str | None, pattern: str = TOPIC) -> str:
     """Return the topic of a database's rows; dots and characters that are not valid in topic names become `_`.
 
     A client chooses the name of the database that it requests, and the database need not exist. If the name would
     give a topic of the brokers or of Playhead, the result is the topic of rows without a database.
     """
+    is_long = database is not None and len(database) > _MOST_OF_A_NAME
+    return _topic_of(None if is_long else database, pattern)
+
+
+@lru_cache(maxsize=1_024)
+def _topic_of(database: str | None, pattern: str) -> str:
     topic = pattern.replace(DATABASE, _NOT_IN_A_NAME.sub("_", database or UNMATCHED))
     if topic.replace(".", "_") not in _NOT_OF_LOGS and len(topic) <= _MOST_OF_A_NAME:
         return topic

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from playhead.querylog.rows import NotARow
+from playhead.querylog.text_cache import cached_if_short
 
 _HOURS: Final = {
     "UTC": 0, "GMT": 0, "Z": 0, "UCT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2,
@@ -20,7 +21,7 @@ _HOURS: Final = {
 _EXPECTED: Final = "expected 2024-05-01 12:00:00.000 UTC"
 
 
-@lru_cache(maxsize=64)
+@cached_if_short(64)
 def time_us(text: str) -> int:
     """Return `2026-11-21 03:33:17.580 UTC` in µs since 1970; raises `NotARow`."""
     local, _, zone = text[19:].partition(" ")

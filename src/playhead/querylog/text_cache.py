@@ -19,7 +19,7 @@ def cached_if_short(kept: int) -> Callable[[F], F]:
             found = function if len(text) > MOST_LETTERS else cached
             return found(text, **named)
 
-        call.cache_info = cached.cache_info  # type: ignore[attr-defined]
+        call.cache_info, call.cache_clear = cached.cache_info, cached.cache_clear  # type: ignore[attr-defined]
         return cast("F", call)
 
     return decorated

@@ -5,10 +5,9 @@ so it is found out once. Texts in which a value can change the meaning have no s
 """
 
 import re
-from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from playhead.querylog.text_cache import MOST_LETTERS
+from playhead.querylog.text_cache import MOST_LETTERS, cached_if_short
 
 _BEGINS: Final = frozenset(("select", "insert", "update", "delete"))
 _ODD: Final = (
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 
 # A statement is returned with the next row of its session, so the texts of all open sessions are asked for again.
-@lru_cache(maxsize=256)
+@cached_if_short(256)
 def shape_of(text: str) -> str | None:
     """Return the shape of a single query, INSERT, UPDATE or DELETE; None if its values may matter."""
     if len(text) > MOST_LETTERS or text[:6].lower() not in _BEGINS or _is_odd(text):
