@@ -23,26 +23,58 @@ _TEMPORARY = StatementOptions.INGEST_TEMPORARY.value
 _APPEND = "adbc.ingest.mode.append"
 _STATUS = "adbc.postgresql.transaction_status"
 
+# The server's version, and the types that a column may have, but for the row types of tables.
+_TYPES = """
+SELECT pg_catalog.current_setting('server_version_num'),
+       pg_catalog.md5(pg_catalog.string_agg(t.oid::text || t.typtype::text || t.typname::text, ',' ORDER BY t.oid))
+FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
+WHERE t.typelem = 0 AND (t.typrelid = 0 OR c.relkind = 'c')
+"""
+_MOST_KEPT = 2
+
 Error = adbc_driver_manager.Error
+Rows = list[tuple[Any, ...]]
+
+_databases: dict[str, tuple[adbc_driver_manager.AdbcDatabase, Rows]] = {}
+"""For each server, the driver's object that has read its types, and what `_TYPES` returned then.
+
+Reading them takes longer than connecting, and a process of the engine runs the tasks of many replays.
+"""
 
 
 class ArrowConnection:
     """Connects when it is made; belongs to one thread."""
 
     def __init__(self, uri: str) -> None:
-        self._database = _database(uri)
+        self._server = _without_secrets(uri)
+        self._is_well = True
+        kept, types = _databases.pop(self._server, (None, None))
+        self._connect(uri, kept or _database(uri))
+        if kept is not None and self._types != types:
+            self.close(is_kept=False)
+            self._connect(uri, _database(uri))
+
+    def _connect(self, uri: str, database: adbc_driver_manager.AdbcDatabase) -> None:
+        self._database = database
         try:
             # The driver connects once more for the connection itself, which has the user's search_path.
-            self._database.set_options(uri=uri)
-            self._connection = opened(uri, lambda: AdbcConnection(self._database))
+            database.set_options(uri=uri)
+            self._connection = opened(uri, lambda: AdbcConnection(database))
+            database.set_options(uri=self._server)
+            self._types, _ = self.ask(_TYPES, ())
         except BaseException:
-            self._database.close()
+            database.close()
             raise
 
-    def close(self) -> None:
-        """Disconnect, which rolls back an open transaction."""
+    def close(self, *, is_kept: bool = True) -> None:
+        """Disconnect, which rolls back an open transaction; what was read of the types is kept."""
         with suppress(Error):
             self._connection.close()
+        if is_kept and self._is_well and self._server not in _databases:
+            _databases[self._server] = self._database, self._types
+            if len(_databases) <= _MOST_KEPT:
+                return
+            self._database, _ = _databases.pop(next(iter(_databases)))
         with suppress(Error):
             self._database.close()
 
@@ -54,7 +86,7 @@ class ArrowConnection:
         except Error:
             return True
 
-    def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
+    def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[Rows, int]:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
         with closing(self._statement()) as stated:
             stated.set_sql_query(statement)
@@ -74,12 +106,23 @@ class ArrowConnection:
         with closing(self._statement()) as stated:
             stated.set_options(**options)
             stated.bind_stream(rows)
+            self._is_well = (
+                False  # what fails here may fail because of a type that the driver does not know
+            )
             stated.execute_update()
+            self._is_well = True
 
     def _statement(self) -> AdbcStatement:
         stated = AdbcStatement(self._connection)
         stated.set_options(**{PostgresOptions.USE_COPY.value: "false"})
         return stated
+
+
+def _without_secrets(uri: str) -> str:
+    given = conninfo.conninfo_to_dict(uri)
+    return conninfo.make_conninfo(
+        "", **{name: value for name, value in given.items() if "password" not in name}
+    )
 
 
 def _database(uri: str) -> adbc_driver_manager.AdbcDatabase:
@@ -118,7 +161,7 @@ def _buffers(*parts: bytes) -> list[pa.Buffer | None]:
     return [None, *map(pa.py_buffer, parts)]
 
 
-def _rows(part: Any) -> list[tuple[Any, ...]]:
+def _rows(part: Any) -> Rows:
     """Return the rows; a result may have rows without columns, and then only their number matters."""
     if not part.num_columns:
         return [()] * part.num_rows

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from playhead.errors import NoSuchColumn, Refused
 from playhead.extra_fields import ExtraFields
@@ -24,7 +26,7 @@ _SHOWN = 8
 _TIMES = ("timestamp", "timestamptz")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
     """A table, its layout, and sample records."""
 
@@ -40,6 +42,16 @@ class Subject:
     @property
     def table(self) -> Table:
         return self.layout.table
+
+    @cached_property
+    def documents(self) -> Sequence[dict[str, object]]:
+        """The values of the samples that are JSON objects."""
+        found = []
+        for value in chain.from_iterable(run.readable for run in self.samples):
+            if value is not None:
+                with suppress(Bad):
+                    found.append(read_object(value))
+        return found
 
 
 def refuse(session: Session, subject: Subject) -> None:
@@ -211,7 +223,7 @@ def _unfilled(subject: Subject) -> list[str]:
         ]
     found: set[str] = set()
     documents = Documents(layout.values)
-    for document in _documents(subject):
+    for document in subject.documents:
         try:
             spelling = documents.spelling(document)
         except Bad:
@@ -220,28 +232,18 @@ def _unfilled(subject: Subject) -> list[str]:
     return [each.name for each in layout.values if each.name not in found]
 
 
-def _documents(subject: Subject) -> Iterator[dict[str, object]]:
-    for run in subject.samples:
-        for value in run.readable:
-            try:
-                if value is not None:
-                    yield read_object(value)
-            except Bad:
-                continue
-
-
 def _extra_fields(subject: Subject) -> ExtraFields:
     """The fields of the sampled records that no column of their own takes."""
     documents = Documents(subject.layout.values)
     names: list[tuple[str, ...]] = []
-    for document in _documents(subject):
+    for document in subject.documents:
         with suppress(Bad):
             names.append(documents.left_out(document))
     return ExtraFields.counted(names)
 
 
 def _fields_found(subject: Subject) -> list[str]:
-    return list(dict.fromkeys(name for each in _documents(subject) for name in each))
+    return list(dict.fromkeys(name for each in subject.documents for name in each))
 
 
 def _notes_of_fields(subject: Subject) -> Iterator[Note]:
@@ -276,7 +278,7 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
 def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
     documents = Documents(subject.layout.values, subject.layout.extra)
     counts: Counter[str] = Counter()
-    for document in _documents(subject):
+    for document in subject.documents:
         with suppress(Bad):
             counts.update(documents.alterations(document))
     place = subject.table.place

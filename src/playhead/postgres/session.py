@@ -1,6 +1,7 @@
 """A connection for statements in explicit transactions and, if asked for, Arrow tables by binary COPY."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ import psycopg
 from psycopg import conninfo, sql
 
 from playhead import secrets
-from playhead.errors import DatabaseUnavailable
+from playhead.errors import DatabaseUnavailable, PlayheadError
+from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
@@ -91,6 +93,17 @@ class Session:
                 f"SELECT pg_catalog.set_config('lock_timeout', {_quoted(_LOCK_PATIENCE)}, false)"
             )
 
+    @property
+    def is_free(self) -> bool:
+        """Whether another act may use the connection meanwhile."""
+        return isinstance(self._link, StatementConnection) and self._link.is_free
+
+    def granting(self, grant: str) -> "Session":
+        """The same connection for an act that needs other rights, which its errors name."""
+        other = copy.copy(self)
+        other._grant = grant
+        return other
+
     def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Return the rows of one statement."""
         with self._translated():
@@ -139,6 +152,18 @@ class Session:
         self.run("RELEASE SAVEPOINT playhead")
 
     @contextmanager
+    def locked(self, name: str) -> Iterator[bool]:
+        """Hold the lock of this name in the block, if no other session has it; yield whether."""
+        key = "pg_catalog.hashtextextended($1, 0)"
+        [(is_mine,)] = self.run(f"SELECT pg_catalog.pg_try_advisory_lock({key})", (name,))
+        try:
+            yield bool(is_mine)
+        finally:
+            if is_mine:
+                with contextlib.suppress(PlayheadError):  # A connection that is lost has no lock.
+                    self.run(f"SELECT pg_catalog.pg_advisory_unlock({key})", (name,))
+
+    @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
@@ -171,7 +196,20 @@ class CopySession(Session):
 
 @contextmanager
 def open_session(url: str, *, grant: str) -> Iterator[Session]:
-    """Connect; leaving the block disconnects, which rolls back an open transaction."""
+    """Connect; leaving the block disconnects, which rolls back an open transaction.
+
+    Under `keeping_open`, the block has a connection that stays open, unless another block is using it.
+    """
+    kept = kept_open((open_session, url), lambda: _connected(url, grant))
+    if kept is not None and kept.is_free:
+        yield kept.granting(grant)
+        return
+    with _connected(url, grant) as session:
+        yield session
+
+
+@contextmanager
+def _connected(url: str, grant: str) -> Iterator[Session]:
     with _linked(url, StatementConnection) as (link, where):
         yield Session(link, where=where, grant=grant)
 

@@ -1,10 +1,12 @@
 """A connection of psycopg, for statements only: unlike the Arrow driver, it reads no catalog when it connects."""
 
+import select
 from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 from psycopg import RawCursor, adapt
+from psycopg.pq import TransactionStatus
 from psycopg.types import json, numeric, string
 
 from playhead.postgres.connecting import opened
@@ -50,6 +52,15 @@ class StatementConnection:
     @property
     def is_lost(self) -> bool:
         return self._connection.closed
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is in no transaction and the server has sent nothing since: an idle one hears only its end."""
+        if self.is_lost or self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            return False
+        looking = select.poll()
+        looking.register(self._connection.fileno(), select.POLLIN)
+        return not looking.poll(0)
 
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""

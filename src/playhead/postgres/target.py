@@ -258,11 +258,7 @@ class PostgresTarget(Target):
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
-        with self._session() as session:
-            [(mine,)] = session.run(
-                "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended($1, 0))",
-                (self._held_as(replay_id),),
-            )
+        with self._session() as session, session.locked(self._held_as(replay_id)) as mine:
             if not mine:
                 where = f"another process holds its lock in the database at {session.where}"
                 raise InUse(replay_id, where=where)

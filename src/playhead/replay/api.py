@@ -11,6 +11,7 @@ from playhead.config.guards import Consent, need_consent
 from playhead.config.saved_servers import kept_servers
 from playhead.endpoint import Endpoint, system_of
 from playhead.errors import UnknownKey, UsageError
+from playhead.host.kept_open import keeping_open
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
@@ -137,6 +138,7 @@ class Planned:
         need_consent(action, target.name, configuration, consent, copies=self._copies)
         self._agreed = self.plan
 
+    @keeping_open()
     def run(
         self,
         *,
@@ -181,6 +183,7 @@ class Planned:
         remove_old_groups(self.plan, self.configuration, self.journal)
         return proof
 
+    @keeping_open()
     def verify(self) -> Verification:
         """Read the target back, compare it with the source, and store the result in the journal."""
         refuse_another_target(self.ends.target, self.plan)
@@ -189,6 +192,7 @@ class Planned:
         self.journal.note_verification(self.plan.replay_id, found.as_document())
         return found
 
+    @keeping_open()
     def compare(self) -> Verification:
         """Compare the target with the span itself, without a run that says what went where."""
         return self._compared().after(self.plan, self.ends.target, is_of_run=False)
@@ -216,6 +220,7 @@ class Planned:
         return against_topics(self.plan, both.source, there, names)
 
 
+@keeping_open()
 def plan(
     request: Request,
     configuration: Configuration,

@@ -1,5 +1,6 @@
 """The rate at which a replay will work, by earlier runs of this machine that can be compared with it."""
 
+from itertools import islice
 from statistics import median
 
 from playhead.replay.journal import Journal, JournalEntry
@@ -13,14 +14,15 @@ _MOST_RUNS_ASKED, _MOST_COMPARED = 100, 5
 def known_rate(journal: Journal, request: Request, unreadable: list[str]) -> float | None:
     """Records a second of the latest comparable runs while their tasks worked; None without any.
 
-    The start of the engine is not part of it. The IDs of runs that cannot be read go to `unreadable`.
+    The start of the engine is not part of it. The IDs of runs that were met and cannot be read go to `unreadable`.
     """
-    rates = [
+    comparable = (
         rate
-        for run in journal.runs(_MOST_RUNS_ASKED, unreadable)
+        for run in journal.latest(_MOST_RUNS_ASKED, unreadable)
         if _kind(run.plan.request) == _kind(request) and (rate := _rate_of(run)) is not None
-    ]
-    return median(rates[:_MOST_COMPARED]) if rates else None
+    )
+    rates = [*islice(comparable, _MOST_COMPARED)]
+    return median(rates) if rates else None
 
 
 def _kind(request: Request) -> tuple[object, ...]:

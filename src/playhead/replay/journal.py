@@ -257,20 +257,21 @@ class Journal:
             rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
             return [row["id"] for row in rows]
 
-    def runs(self, most: int = -1, unreadable: list[str] | None = None) -> list[JournalEntry]:
-        """Return all runs, or at most this many, latest first; add the ID of an unreadable one to `unreadable`."""
+    def runs(self, unreadable: list[str] | None = None) -> list[JournalEntry]:
+        """Return all runs, latest first; add the ID of an unreadable one to `unreadable`."""
+        return [*self.latest(-1, [] if unreadable is None else unreadable)]
+
+    def latest(self, most: int, unreadable: list[str]) -> Iterator[JournalEntry]:
+        """Yield at most this many runs, latest first, each read when it is asked for."""
         with self._opened() as connection:
             rows = connection.execute(
                 "SELECT * FROM replays ORDER BY made_at_ms DESC, id LIMIT ?", (most,)
             ).fetchall()
-        found = []
         for row in rows:
             try:
-                found.append(self._run(row))
+                yield self._run(row)
             except UsageError:
-                if unreadable is not None:
-                    unreadable.append(row["id"])
-        return found
+                unreadable.append(row["id"])
 
     def ended_before(self, until_ms: int, target: str, *, most: int) -> list[str]:
         """The latest runs that were done before that instant, into a target of this identity."""

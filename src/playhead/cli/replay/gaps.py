@@ -9,6 +9,7 @@ from playhead.cli.replay.run_replay import run_shown, show
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, UsageError
 from playhead.gaps.gap import Gap, Gaps, touching
+from playhead.host.kept_open import keeping_open
 from playhead.options.option import unset
 from playhead.options.replays import CLOSING_GAPS, GAPS, MACHINE, RULES, SPAN, TRANSFORM, ZONE
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
@@ -30,6 +31,7 @@ _UNSAID = unset((SPAN, *RULES))
 @command(
     GAPS, CLOSING_GAPS, _SPAN, ZONE, TRANSFORM, *_RULES, MACHINE, CONNECTION, REGISTRY, SPARK, WARM
 )
+@keeping_open()
 def gaps(run: Run, source: str, target: str) -> None:
     """Find the offsets of SOURCE that are not in TARGET; with --replay, fill exactly these gaps.
 

@@ -7,6 +7,7 @@ from playhead.cli.replay.replay_options import request, share
 from playhead.cli.replay.run_replay import load_plan, play, resume_saved, save_plan, show
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, UsageError
+from playhead.host.kept_open import keeping_open
 from playhead.options.replays import MACHINE, REPLAY, RULES, SPAN, TRAFFIC, TRANSFORM, ZONE
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.plan import REPLAY_ID
@@ -16,6 +17,7 @@ from playhead.request import Request
 
 
 @command(SPAN, ZONE, TRANSFORM, TRAFFIC, *RULES, MACHINE, REPLAY, CONNECTION, REGISTRY, SPARK, WARM)
+@keeping_open()
 def replay(run: Run, source: str, target: str) -> None:
     """Replay a span of SOURCE into TARGET: exactly once, resumable, with a proof.
 
