@@ -28,6 +28,7 @@ class Warm:
     topic: str
     home: Path
     start_playhead: Callable[..., "subprocess.Popen[str]"]
+    switch: str = "on"
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         return self.start_playhead(*words, **self.environment())
@@ -43,7 +44,7 @@ class Warm:
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "PLAYHEAD_CONTEXT": "here",
-            "PLAYHEAD_WARM": "on",
+            "PLAYHEAD_WARM": self.switch,
             SMALL_SLICES: "50",
         }
 
@@ -65,7 +66,7 @@ class Warm:
 
 def settings(folder: Path, deck: Deck, **more: str) -> None:
     """The user's own file: the password is in it, and not in the environment."""
-    (folder / "config" / "playhead").mkdir(parents=True)
+    (folder / "config" / "playhead").mkdir(parents=True, exist_ok=True)
     known = deck.environment()
     said = {
         "bootstrap_servers": known["KAFKA_BOOTSTRAP_SERVERS"],
@@ -196,6 +197,21 @@ def test_stopping_one_of_two_leaves_the_other(warm: Warm) -> None:
     assert len(ends[0].numbers()) < LONG_TAPE
     assert warm.run("resume", runs[0], "--yes")["adds_up"]
     assert is_whole(ends[0])
+
+
+def test_a_first_command_leaves_one_for_the_next(user: Warm) -> None:
+    settings(user.home, user.deck, engine_idle="2m")
+    it = replace(user, switch="")  # as if it were not set
+    end = it.end()
+    first = ended(it.replay(end, new_name("first")))
+    assert first.code == 0, first.err
+    assert "an engine starts for your next commands, and ends after 2m without one" in first.err
+    assert is_whole(end)
+    # It starts with the lowest priority, which may take minutes beside other work.
+    status = ended(it.start("engine", "status"))
+    assert status.code == 0 or "an engine is starting (process" in status.err, status.err
+    assert ended(it.start("engine", "stop")).code == 0
+    within(lambda: not it.processes(), seconds=60, what="it has ended")
 
 
 def test_it_ends_when_it_is_idle_and_leaves_nothing(

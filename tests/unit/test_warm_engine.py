@@ -244,9 +244,11 @@ def test_the_engine_is_started_with_a_short_list(clean):
     [
         ([], "on", True),
         ([], "off", False),
+        ([], "", True),
         (["--warm"], "off", True),
         (["--no-warm"], "on", False),
-        (["--no-warm", "--warm"], "", True),
+        (["--no-warm"], "", False),
+        (["--no-warm", "--warm"], "off", True),
     ],
 )
 def test_the_command_line_counts_before_the_environment(monkeypatch, words, value, is_wanted):

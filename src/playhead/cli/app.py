@@ -140,7 +140,7 @@ def _run_anywhere(words: list[str]) -> int:
         return _run_command(here.words)
     finally:
         if here.leave_engine:
-            client.leave_engine()
+            client.leave_engine(here.words)
 
 
 def _run_command(words: list[str]) -> int:

@@ -109,7 +109,8 @@ class Demo:
     def _environment(self) -> Mapping[str, str]:
         """Return the environment of a user of these servers, with a state folder of the demo's own."""
         kept = {name: value for name, value in os.environ.items() if name != "PLAYHEAD_CONTEXT"}
-        return kept | self._endpoints.environment() | {"XDG_STATE_HOME": str(self._state)}
+        own = {"XDG_STATE_HOME": str(self._state), "PLAYHEAD_WARM": "off"}
+        return kept | self._endpoints.environment() | own
 
     @property
     def _state(self) -> Path:

@@ -69,7 +69,7 @@ WARM = Options(
     SERVERS,
     Option(
         "warm",
-        "Use the warm engine of an earlier command, or leave one behind for later commands.",
+        "Use the warm engine of an earlier command, or leave one behind for later ones; this is the rule.",
         kind="switch",
         off="--no-warm",
     ),

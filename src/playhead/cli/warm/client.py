@@ -18,7 +18,7 @@ from playhead.cli.warm import handover
 from playhead.cli.warm.handover import Asked, KeepsToItself
 from playhead.config.context import configure
 from playhead.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, PlayheadError
-from playhead.grammar.duration import parse_duration_ms
+from playhead.grammar.duration import parse_duration_ms, show_duration_ms
 from playhead.host import local_socket, private_files
 from playhead.host.detached import Detached
 from playhead.host.local_socket import Gone
@@ -135,13 +135,17 @@ def starting() -> int | None:
         os.close(lock)
 
 
-def leave_engine() -> None:
-    """Start an engine for later commands if this command has started its own JVM."""
+def leave_engine(words: Sequence[str]) -> None:
+    """Start an engine for later commands if this command has started its own JVM, and say so."""
     session = sys.modules.get("playhead.spark.session")
     if session is None or session.jvm_pid() is None:
         return
     with suppress(PlayheadError, OSError):
-        start_engine(at_once=False)
+        if start_engine(at_once=False).process is not None:
+            idle = show_duration_ms(idle_ms())
+            _note(
+                words, f"an engine starts for your next commands, and ends after {idle} without one"
+            )
 
 
 def start_engine(*, at_once: bool) -> "Started":
@@ -244,8 +248,13 @@ class _Conversation:
 
 
 def _say(words: Sequence[str], reason: str | None) -> None:
-    if reason and not any(word in _QUIET for word in words):
-        tell(f"note: this command runs without the warm engine: {reason}")
+    if reason:
+        _note(words, f"this command runs without the warm engine: {reason}")
+
+
+def _note(words: Sequence[str], text: str) -> None:
+    if not any(word in _QUIET for word in words):
+        tell(f"note: {text}")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from playhead.host import paths
 from playhead.version import __version__
 
 SWITCH = "PLAYHEAD_WARM"
-"""Environment variable: `on` uses the engine; default `off`."""
+"""Environment variable: `off` does without the engine; default `on`."""
 FOLDER = "engine"
 LOCK = "lock"
 """File in that folder. An engine keeps it locked, and while it starts, its process number is in the file."""
@@ -119,7 +119,7 @@ def is_wanted(words: Sequence[str]) -> bool:
     for word in reversed(words):
         if word in ("--warm", "--no-warm"):
             return word == "--warm"
-    return as_switch(os.environ.get(SWITCH) or "off", key=SWITCH, where="the environment")
+    return as_switch(os.environ.get(SWITCH) or "on", key=SWITCH, where="the environment")
 
 
 def asked(words: Sequence[str]) -> Asked:
