@@ -66,11 +66,15 @@ class Slice:
                 f"Slice.to_offset: found {self.to_offset}, needed more than from_offset {self.from_offset}"
             )
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Return the topic and the partition."""
+        return self.topic, self.partition
+
     def __contains__(self, item: "int | Record") -> bool:
         """Return whether the slice contains an offset, or a record of its partition."""
         if isinstance(item, Record):
-            same_partition = (item.topic, item.partition) == (self.topic, self.partition)
-            return same_partition and item.offset in self
+            return (item.topic, item.partition) == self.place and item.offset in self
         return self.from_offset <= item < self.to_offset
 
     def __len__(self) -> int:
@@ -82,9 +86,8 @@ class Slice:
 
     def overlaps(self, other: "Slice") -> bool:
         """Return whether the two slices have an offset in common."""
-        same_partition = (self.topic, self.partition) == (other.topic, other.partition)
         return (
-            same_partition
+            self.place == other.place
             and self.from_offset < other.to_offset
             and other.from_offset < self.to_offset
         )

@@ -18,6 +18,7 @@ from playhead.terms import Terms, Whereto
 
 AT_EACH_END = 3
 """How many of the first and of the last records are shown."""
+DifferenceKind = Literal["missing", "extra", "changed", "source", "unknown"]
 
 
 class AlreadyCommitted(Refused):
@@ -40,10 +41,9 @@ class OutOfOrder(AlreadyCommitted):
     ) -> None:
         super().__init__(replay_id, found=found, committed=committed)
         self.needed = needed
+        reason = f"the offsets before it, up to {needed}, are not committed"
         if needed is None:
             reason = f"it has committed {committed}, which comes later"
-        else:
-            reason = f"the offsets before it, up to {needed}, are not committed"
         PlayheadError.__init__(
             self,
             f"replay {replay_id} cannot commit {found}: {reason}, and the result depends on the order",
@@ -120,7 +120,7 @@ class Inspection:
 class Difference:
     """One difference between the source and the target."""
 
-    kind: Literal["missing", "extra", "changed", "source", "unknown"]
+    kind: DifferenceKind
     """`unknown` could not be compared; it is not counted as different."""
     topic: str
     partition: int
@@ -167,12 +167,12 @@ def at_once() -> None:
 class Writer(Protocol):
     """An open target; belongs to one thread and one replay."""
 
-    def expect(self, place: TopicPartition, /) -> Callable[[], None]:
+    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
         """Prepare for slices of this partition: start what their first commit would wait for.
 
         Calling the result waits until the preparation ends. `commit` also works without it.
         """
-        ...
+        return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         """Make the records of `account.slice` and the ledger entry visible together, or not at all.

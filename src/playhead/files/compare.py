@@ -12,8 +12,8 @@ from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import Difference, SliceComparison
+from playhead.task.tally import SHOWN
 
-_SHOWN = 20
 _DIGEST_BYTES = 16
 _FIELDS = ("timestamp_ms", "timestamp_type", "key", "value", "headers")
 
@@ -33,7 +33,7 @@ def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Slic
     ]
     differences = [
         _difference(entry.slice, offset, needed.get(offset), found.get(offset))
-        for offset in differing[:_SHOWN]
+        for offset in differing[:SHOWN]
     ]
     if damage is not None:
         place = (entry.slice.topic, entry.slice.partition)
@@ -44,7 +44,7 @@ def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Slic
         found=len(found),
         expected_checksum=_checksum(needed.values()),
         found_checksum=_checksum(found.values()),
-        differences=tuple(differences[:_SHOWN]),
+        differences=tuple(differences[:SHOWN]),
         different=len(differing) + (damage is not None and not differing),
         same=sum(needed[offset] == found.get(offset) for offset in needed),
     )

@@ -1,7 +1,7 @@
 """The writer of an archive: one data file and then one ledger file for each slice."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from playhead.account import Account
@@ -16,8 +16,7 @@ from playhead.host.faults import abort_point
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import TopicPartition
-from playhead.target import AlreadyCommitted, SliceComparison, at_once
+from playhead.target import AlreadyCommitted, SliceComparison, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +27,11 @@ class File:
     kept: ArchivedReplay
 
 
-class FilesWriter:
+class FilesWriter(Writer):
     """Writes the slices of one replay to an archive."""
 
     def __init__(self, archive: Archive, replay_id: str) -> None:
         self._archive, self._replay_id = archive, replay_id
-
-    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
-        return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         slice_ = account.slice

@@ -21,13 +21,12 @@ from playhead.postgres.wanted_rows import (
     inside,
     make_wanted,
     row_text,
-    shown_checksum,
     unless_refused,
 )
 from playhead.records import Records
 from playhead.target import Difference, SliceComparison
+from playhead.task.tally import SHOWN, sum_text
 
-SHOWN = 20
 _JUDGED = "playhead_judged"
 _ORDER, _OFFSET = named(ORDER), named(PLACE[-1])
 
@@ -112,8 +111,8 @@ class Comparison:
             self._entry.slice,
             expected + tombstones + len(unshown),
             found + more,
-            shown_checksum(wanted_sum),
-            shown_checksum(held_sum),
+            sum_text(int(wanted_sum)),
+            sum_text(int(held_sum)),
             tuple(differences[:SHOWN]),
             different + more,
             same=same + tombstones,

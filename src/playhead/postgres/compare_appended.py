@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
-from playhead.postgres.compare import SHOWN, accounted, difference, written
+from playhead.postgres.compare import accounted, difference, written
 from playhead.postgres.merge_sql import named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
@@ -18,12 +18,12 @@ from playhead.postgres.wanted_rows import (
     differing,
     make_wanted,
     row_text,
-    shown_checksum,
 )
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import Difference, SliceComparison
+from playhead.task.tally import SHOWN, sum_text
 
 _JUDGED = "playhead_judged"
 _PLACE, _ORDER, _BITS = named("playhead:place"), named(ORDER), named(BITS)
@@ -115,8 +115,8 @@ class AppendedRows:
             last.slice,
             expected + tombstones + len(unshown),
             found,
-            shown_checksum(wanted_sum),
-            shown_checksum(held_sum),
+            sum_text(int(wanted_sum)),
+            sum_text(int(held_sum)),
             tuple(differences[:SHOWN]),
             different,
             same=same + tombstones,

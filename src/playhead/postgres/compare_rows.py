@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from playhead.postgres.compare import SHOWN, difference
+from playhead.postgres.compare import difference
 from playhead.postgres.final_rows import (
     COUNT,
     IS_GONE,
@@ -26,11 +26,11 @@ from playhead.postgres.wanted_rows import (
     inside,
     number,
     row_text,
-    shown_checksum,
     unless_refused,
 )
 from playhead.record import Slice
 from playhead.target import Difference, SliceComparison
+from playhead.task.tally import SHOWN, sum_text
 
 _PAIRS, _JUDGED, _SLICES = "playhead_pairs", "playhead_judged", "playhead_slices"
 _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
@@ -117,8 +117,8 @@ class Judgement:
             last.slice,
             tally.same + tally.different + tally.unknown + len(unshown),
             tally.found + more,
-            shown_checksum(tally.wanted_sum),
-            shown_checksum(tally.held_sum),
+            sum_text(int(tally.wanted_sum)),
+            sum_text(int(tally.held_sum)),
             tuple(differences[:SHOWN]),
             tally.different + more,
             same=tally.same,

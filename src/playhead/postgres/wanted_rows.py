@@ -13,7 +13,6 @@ from playhead.record import Slice
 WANTED = "playhead_wanted"
 PLACE = (TOPIC, PARTITION, OFFSET)
 BITS, LAYER = "playhead:named", "playhead:layer"
-MODULUS = 1 << 64
 _ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAYER)
 # Types whose equal values have the same text.
 _LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
@@ -112,10 +111,6 @@ def checksum(column: str, condition: str) -> str:
     """Return SQL for a sum of hashes, which ignores the order and counts duplicates."""
     hashes = f"pg_catalog.sum(pg_catalog.hashtextextended({column}, 0)::numeric)"
     return f"coalesce({hashes} FILTER (WHERE {condition}), 0)::text"
-
-
-def shown_checksum(total: str) -> str:
-    return f"{int(total) % MODULUS:016x}"
 
 
 def has_place(table: Table) -> bool:

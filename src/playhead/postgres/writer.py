@@ -26,8 +26,7 @@ from playhead.postgres.stage.stage import Stage
 from playhead.postgres.storage import storage_of
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import TopicPartition
-from playhead.target import SliceComparison, at_once
+from playhead.target import SliceComparison, Writer
 from playhead.written_rows import columns_written
 
 # After this many slices without conflicts, direct COPY is tried again.
@@ -62,7 +61,7 @@ class _TooMany(Exception):
     """Too many rows have conflicts, or a later record may be known."""
 
 
-class PostgresWriter:
+class PostgresWriter(Writer):
     """An open target: one connection, one replay."""
 
     def __init__(
@@ -77,9 +76,6 @@ class PostgresWriter:
         self._table_of, self._known_by = table_of, known_by
         self._courses: dict[str, WritePath] = {}
         self._compared: dict[TablePlace, FinalRows | AppendedRows] = {}
-
-    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
-        return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         slice_ = account.slice

@@ -11,7 +11,6 @@ from playhead.host.faults import abort_point
 from playhead.ledger import ALSO_REMOVED, MOST_REFUSED, NOT_KEPT, Entry
 from playhead.record import Record
 from playhead.records import Records
-from playhead.source import TopicPartition
 from playhead.sqlite.affinity import CONVERTED, count_of
 from playhead.sqlite.compare import Comparison
 from playhead.sqlite.final_rows import FinalRows
@@ -19,7 +18,7 @@ from playhead.sqlite.kept_rows import KeptRows
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import transaction
 from playhead.sqlite.table import REFUSED, Row, Table
-from playhead.target import SliceComparison, Writer, at_once
+from playhead.target import SliceComparison, Writer
 from playhead.terms import OtherTerms, Whereto, differing_place
 from playhead.written_rows import columns_written
 
@@ -33,9 +32,6 @@ class SqliteWriter(Writer):
     def __init__(self, ledger: Ledger, look_up: Callable[[str], tuple[Table, Whereto]]) -> None:
         self._ledger, self._look_up = ledger, look_up
         self._finals: dict[str, FinalRows] = {}
-
-    def expect(self, _place: TopicPartition, /) -> Callable[[], None]:
-        return at_once
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         topic = account.slice.topic

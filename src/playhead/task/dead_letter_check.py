@@ -10,8 +10,7 @@ from playhead.record import Record
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import Difference, SliceComparison
-
-_SHOWN = 20
+from playhead.task.tally import SHOWN
 
 
 class DeadLetterReader(Protocol):
@@ -84,7 +83,7 @@ class LetterCheck:
             same=found.same + max(0, self.entry.dead - missing - changed),
             different=found.different + different,
             unknown=found.unknown + unknown,
-            differences=(*wrong, *shown, *found.differences)[:_SHOWN],
+            differences=(*wrong, *shown, *found.differences)[:SHOWN],
         )
 
     def _wrong(self) -> Iterator[Difference]:
@@ -116,7 +115,7 @@ class LetterCheck:
         """Return how many letters are missing, and which of them the ledger names."""
         named = named_refused(self.entry) if self.entry.dead else set()
         lost = sorted(offset for offset in named if offset not in self._held)
-        return max(len(lost), self._needed() - len(self._held)), lost[:_SHOWN]
+        return max(len(lost), self._needed() - len(self._held)), lost[:SHOWN]
 
 
 def named_refused(entry: Entry) -> set[int]:

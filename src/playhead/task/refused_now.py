@@ -6,8 +6,8 @@ from dataclasses import replace
 from playhead.ledger import Entry
 from playhead.target import Difference, SliceComparison
 from playhead.task.dead_letter_check import named_refused
+from playhead.task.tally import SHOWN
 
-_SHOWN = 20
 _OF_RUN = "it was written, but the table refuses it now: its row cannot be compared"
 _OF_SPAN = "it is refused: the table cannot take it"
 
@@ -26,11 +26,11 @@ def with_refused(
     if not since:
         return replace(found, refused=())
     place, text = (entry.slice.topic, entry.slice.partition), _OF_RUN if entry.read else _OF_SPAN
-    shown = [Difference("unknown", *place, offset, text) for offset in since[:_SHOWN]]
+    shown = [Difference("unknown", *place, offset, text) for offset in since[:SHOWN]]
     return replace(
         found,
         refused=(),
         expected=found.expected + len(since),
         unknown=found.unknown + len(since),
-        differences=(*found.differences, *shown)[:_SHOWN],
+        differences=(*found.differences, *shown)[:SHOWN],
     )

@@ -4,9 +4,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from math import inf
-from typing import Any, Literal
 
 from playhead.account import Account, ErrorRule
 from playhead.config.kafka_connection import KafkaConnection
@@ -19,13 +17,12 @@ from playhead.ledger import Entry
 from playhead.record import Headers, Slice
 from playhead.records import Records
 from playhead.source import Bounds, TopicPartition
-from playhead.target import Difference, SliceComparison
+from playhead.target import Difference, DifferenceKind, SliceComparison
+from playhead.task.dead_letter_check import named_refused
+from playhead.task.tally import SHOWN, digest_of, sum_text
 
-_SHOWN = 20
 _SEEN_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
-_DIGEST_BYTES = 8
-_MODULUS = 1 << 8 * _DIGEST_BYTES
 
 Digests = Mapping[int, int]
 """Maps an offset to a digest of the record's content."""
@@ -43,21 +40,18 @@ class _Sums:
     same: int = 0
     differences: list[Difference] = field(default_factory=list)
 
-    def differs(
-        self, kind: Literal["missing", "extra", "changed", "unknown"], offset: int, text: str
-    ) -> None:
+    def differs(self, kind: DifferenceKind, offset: int, text: str) -> None:
         place = self.slice.topic, self.slice.partition
         self.differences.append(Difference(kind, *place, offset, text))
 
     def findings(self) -> SliceComparison:
-        width = 2 * _DIGEST_BYTES
         return SliceComparison(
             self.slice,
             self.expected,
             self.found,
-            f"{self.expected_sum % _MODULUS:0{width}x}",
-            f"{self.found_sum % _MODULUS:0{width}x}",
-            tuple(self.differences[:_SHOWN]),
+            sum_text(self.expected_sum),
+            sum_text(self.found_sum),
+            tuple(self.differences[:SHOWN]),
             len(self.differences) - self.unknown,
             same=self.same,
             unknown=self.unknown,
@@ -82,7 +76,7 @@ class Comparison:
         """Read the target's topics at the offsets of the entry's map, and compare the records' content."""
         map_ = OffsetMap.from_details(self.entry.details)
         sums = _Sums(self.entry.slice)
-        refused = self._named()
+        refused = named_refused(self.entry)
         # Stands in for the account of the commit, which refused the same records.
         account = Account(self.entry.slice, ErrorRule("skip"))
         expected = self._expected(records, account, sums)
@@ -94,15 +88,10 @@ class Comparison:
         _doubt(sums, left)
         return sums.findings()
 
-    def _named(self) -> frozenset[int]:
-        """Return the offsets of refused records that the entry lists."""
-        spans = self.entry.details.get("refused", [])
-        return frozenset(o for first, count in spans for o in range(first, first + count))
-
     def _expected(
         self, records: Iterable[Records], account: Account, sums: _Sums
     ) -> dict[TopicPartition, dict[int, int]]:
-        named = self._named()
+        named = named_refused(self.entry)
         expected: dict[TopicPartition, dict[int, int]] = {}
         for run in records:
             left = sendable(run, self.route, account, {})
@@ -150,7 +139,7 @@ class Comparison:
         times: Sequence[int | None] = timestamps_ms
         if topic in self.timeless:
             times = [None] * len(timestamps_ms)
-        return map(_digest, zip(times, keys, values, headers, strict=True))
+        return map(digest_of, zip(times, keys, values, headers, strict=True))
 
     def _doubt_skipped(self, offsets: Iterable[int], sums: _Sums) -> None:
         """Report records that the cluster refused and that were skipped; dead letters carry their own reason."""
@@ -267,8 +256,3 @@ def _bounds_with(source: KafkaSource, place: TopicPartition, last: int) -> Bound
         if time.monotonic() > deadline:
             raise LedgerWaits(place[0], offset=now.stable_end, waited_s=_SEEN_WITHIN_S)
         time.sleep(_LOOK_EVERY_S)
-
-
-def _digest(carried: tuple[Any, ...]) -> int:
-    text = repr(carried).encode("utf-8", "backslashreplace")
-    return int.from_bytes(blake2b(text, digest_size=_DIGEST_BYTES).digest())
