@@ -1,6 +1,7 @@
 """A record of a log, and a slice: a run of offsets of one partition that commits as a whole."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -91,6 +92,18 @@ class Slice:
             and self.from_offset < other.to_offset
             and other.from_offset < self.to_offset
         )
+
+
+def joined_spans(slices: Iterable[Slice]) -> list[Slice]:
+    """Return the offsets of all slices in order, neighbours joined."""
+    spans: list[Slice] = []
+    for slice_ in sorted(slices):
+        last = spans[-1] if spans else None
+        if last is not None and (last.place, last.to_offset) == (slice_.place, slice_.from_offset):
+            spans[-1] = replace(last, to_offset=slice_.to_offset)
+        else:
+            spans.append(slice_)
+    return spans
 
 
 def _need_place(item: Record | Slice, offset_field: str) -> None:

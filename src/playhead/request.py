@@ -40,6 +40,11 @@ class TableRules:
     form: str = "json"
     """How values are written: JSON fields into columns, or whole."""
 
+    @property
+    def extra_column(self) -> str | None:
+        """The column that was named for the fields that no other one takes."""
+        return None if self.extra_fields in EXTRA_FIELDS_RULES else self.extra_fields
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:

@@ -136,11 +136,13 @@ def _unpacked(packed: str) -> bytes:
     return plan
 
 
-def agreed(replay_id: str, kept: Terms, wanted: Terms) -> Terms:
-    """Return the terms for the ledger when a replay starts again; refuse terms that differ.
+def agreed(replay_id: str, kept: Terms | None, wanted: Terms) -> Terms:
+    """Return the terms for the ledger: the wanted ones if it has none, else its own; refuse terms that differ.
 
     A live pipeline may add topics that were unknown before.
     """
+    if kept is None:
+        return wanted.begun()
     differences = differing(kept, wanted)
     if differences:
         is_endless = kept.is_endless and wanted.is_endless

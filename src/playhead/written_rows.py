@@ -1,7 +1,7 @@
 """What became of the rows of a replay's entries: they may be gone, and so may the columns they filled."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable
@@ -61,6 +61,13 @@ def changes_since(
         raise LedgerUnreadable(f"the ledger of {table}", f"{_COLUMNS}: {exc}") from exc
     unfilled = [name for name in now if name not in written] if is_known and written else []
     return [*found], unfilled
+
+
+def lacking(table: str, key: Collection[str], there: Container[str]) -> list[str]:
+    """Return what a table lacks now, without which a row cannot be looked up by its key."""
+    if not key:
+        return [f"{table} has no primary key any more"]
+    return [f"{table} has no column {name} any more" for name in key if name not in there]
 
 
 def _change(then: ColumnThere, now: ColumnThere | None) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 from playhead.ledger import Entry
 from playhead.record import Slice
-from playhead.sqlite.compare import excuses
+from playhead.tables.compare import excuses
 from playhead.written_rows import ColumnThere, changes_since, columns_written
 
 ENTRY = Entry(Slice("t", 0, 0, 5), 5, 5, absences={})

@@ -23,7 +23,7 @@ from playhead.postgres.wanted_rows import (
     named_columns,
     none,
 )
-from playhead.record import Slice
+from playhead.record import Slice, joined_spans
 from playhead.records import Records
 from playhead.source import TopicPartition
 
@@ -77,7 +77,7 @@ class FinalRows:
 
     def add(self, entry: Entry, whole: Records) -> None:
         """Add the records of a slice."""
-        place = self.places.setdefault((entry.slice.topic, entry.slice.partition), len(self.places))
+        place = self.places.setdefault(entry.slice.place, len(self.places))
         unshown = Skipped(self._session, self._table, entry).unshown(whole)
         compared = Compared(entry, place, unshown)
         rows, account = written(entry, whole), accounted(entry)
@@ -108,19 +108,7 @@ class FinalRows:
 
     def spans(self) -> list[Slice]:
         """Return the spans of all slices together."""
-        found: list[Slice] = []
-        for slice_ in sorted(each.entry.slice for each in self.slices):
-            last = found[-1] if found else None
-            if last is not None and _follows(last, slice_):
-                found[-1] = Slice(last.topic, last.partition, last.from_offset, slice_.to_offset)
-            else:
-                found.append(slice_)
-        return found
-
-
-def _follows(first: Slice, second: Slice) -> bool:
-    end = (first.topic, first.partition, first.to_offset)
-    return end == (second.topic, second.partition, second.from_offset)
+        return joined_spans(each.entry.slice for each in self.slices)
 
 
 class _Taken:

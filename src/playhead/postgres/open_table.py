@@ -16,6 +16,7 @@ from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session, TableName
 from playhead.postgres.table import Column, Table, read_table
 from playhead.records import Records
+from playhead.written_rows import lacking
 
 if TYPE_CHECKING:
     from playhead.postgres.stage.latest_records import Latest
@@ -51,10 +52,8 @@ class WriteRules:
         """Return what the table lacks now, without which a row cannot be looked up by its key."""
         if not self.is_keyed:
             return []
-        if not self.key:
-            return [f"{table.place} has no primary key any more"]
-        names = (*self.key, *((self.version,) if self.version else ()))
-        return [f"{table.place} has no column {n} any more" for n in names if not table.column(n)]
+        key = (*self.key, self.version) if self.key and self.version else self.key
+        return lacking(str(table.place), key, [column.name for column in table.columns])
 
     @property
     def is_keyed(self) -> bool:

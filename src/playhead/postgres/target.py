@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playhead.errors import Refused, Unavailable
-from playhead.grammar.instant import show_ms
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import offsets_held, storage
@@ -30,6 +29,7 @@ from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
+from playhead.tables.columns import preview_of
 from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
 from playhead.terms import OtherTerms, Terms, Whereto, differing_place
 from playhead.written_rows import WrittenRows
@@ -185,18 +185,7 @@ class PostgresTarget(Target):
             return identity_of(session)
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        return [
-            {
-                "_topic": records.topic,
-                "_partition": records.partition,
-                "_offset": offset,
-                "_timestamp": None if time_ms < 0 else show_ms(time_ms),
-                "value": None if value is None else value.decode("utf-8", "replace"),
-            }
-            for offset, time_ms, value in zip(
-                records.offsets, records.timestamps_ms, records.readable, strict=True
-            )
-        ]
+        return preview_of(records)
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         with self._session() as session:

@@ -118,14 +118,11 @@ class Replays:
         return replace(begun.terms, places=places(self._session, tables))
 
     def _keep(self, replay_id: str, kept: Terms | None, wanted: Terms) -> None:
-        table = self._own.place.quoted
+        table, whole = self._own.place.quoted, agreed(replay_id, kept, wanted)
+        statement = f"UPDATE {table} SET terms = $2::text::json WHERE replay = $1"  # noqa: S608
         if kept is None:
             statement = f"INSERT INTO {table} (replay, terms) VALUES ($1, $2::text::json)"  # noqa: S608
-            self._session.run(statement, (replay_id, wanted.begun().as_json()))
-            return
-        whole = agreed(replay_id, kept, wanted)
         if whole != kept:
-            statement = f"UPDATE {table} SET terms = $2::text::json WHERE replay = $1"  # noqa: S608
             self._session.run(statement, (replay_id, whole.as_json()))
 
 

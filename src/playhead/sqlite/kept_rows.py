@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playhead.sqlite.session import named
-from playhead.sqlite.table import NO_KEYWORDS, REFUSED, Row, Table
+from playhead.sqlite.table import NO_KEYWORDS, REFUSED, Table
+from playhead.tables.json_fields import Row
 
 _CHANGES, _WRITTEN = "playhead_changes", "playhead_written"
 # The function of this name replaces texts, not rows.

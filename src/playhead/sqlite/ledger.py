@@ -80,8 +80,10 @@ class Ledger:
             slices.setdefault(replay_id, []).append(entry_at("playhead_entries", text).slice)
         return slices
 
+    def is_alone(self, slice_: Slice) -> bool:
+        return [*self.overlapping(slice_)] == [self.replay_id]
+
     def others_cover(self, claimed: Mapping[str, Any]) -> bool:
-        """Return whether another replay has committed the offset that a row claims."""
         topic = " AND topic = :_topic" if "_topic" in claimed else ""
         statement = (
             "SELECT 1 FROM playhead_entries WHERE replay <> :replay AND partition = :_partition "  # noqa: S608

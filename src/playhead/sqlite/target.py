@@ -2,31 +2,34 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from playhead.errors import PlayheadError, Refused, did_you_mean
+from playhead.errors import Refused
 from playhead.host import file_lock, private_files
 from playhead.host.faults import abort_point
 from playhead.host.paths import state_dir
-from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.sqlite.affinity import count_of
 from playhead.sqlite.ledger import Ledger
-from playhead.sqlite.session import database_file, open_database, transaction
-from playhead.sqlite.table import RESERVED, Table, creating, new_table, read_table, table_names
+from playhead.sqlite.session import database_file, named, open_database, transaction
+from playhead.sqlite.table import Table, read_table
 from playhead.sqlite.writer import SqliteWriter
-from playhead.target import Inspection, InspectRequest, InUse, Target, Writer
-from playhead.terms import Terms, Whereto, agreed, without_terms
-from playhead.written_rows import WrittenRows, changes_since
+from playhead.tables.target import RowTarget
+from playhead.target import Inspection, InUse, Writer
+from playhead.terms import Terms, agreed, without_terms
+
+_RESERVED = ("sqlite_", "playhead_")
+"""Tables whose names begin so are SQLite's and the ledger's."""
 
 
 @dataclass(frozen=True)
-class SqliteTarget(Target):
+class SqliteTarget(RowTarget[sqlite3.Connection, Table]):
     """A table of a database file, or one table per topic; its columns select the fields of a
     record.
 
@@ -60,41 +63,6 @@ class SqliteTarget(Target):
     def identity(self) -> str:
         return f"sqlite:{database_file(self.file)}"
 
-    def inspect(self, request: InspectRequest, /) -> Inspection:
-        created: dict[str, Any] = {}
-        tables: dict[str, Table] = {}
-        notes: list[Note] = []
-        with self._opened() as connection:
-            for topic in request.partitions:
-                name, table = self._name(topic), self._find(connection, topic)
-                if table is not None:
-                    table.refuse_unwritable(connection)
-                    notes += table.notes(request.of(topic))
-                    notes += self._converted(connection, table, request.of(topic))
-                elif self.rules.create:
-                    request = request.wider()
-                    document = new_table(name, request.of(topic), self.rules)
-                    created.setdefault(name, document)
-                    columns = dict.fromkeys(document["columns"], "")
-                    table = Table(name, columns, tuple(document["key"]), "", self.rules)
-                else:
-                    hint = "--create creates it, with columns inferred from a sample of the records"
-                    near = did_you_mean(name, table_names(connection))
-                    text = f"there is no table {name} in {self.file}"
-                    raise Refused(text, hint=f"{near} {hint}" if near else hint)
-                tables[topic] = table
-        needs = {"tables": [*created.values()]}
-        rows = [row for each in request.shown() for row in tables[each.topic].shown(each)]
-        return Inspection(self.identity(), tuple(notes), self.creates(needs), needs, tuple(rows))
-
-    def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
-        return tuple(map(creating, needs.get("tables", ())))
-
-    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        values = [value and value.decode(errors="replace") for value in records.readable]
-        numbered = zip(records.offsets, values, strict=True)
-        return [{"_offset": offset, "value": value} for offset, value in numbered]
-
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         file = database_file(self.file)
         if not file.exists():
@@ -105,34 +73,22 @@ class SqliteTarget(Target):
         with open_database(file) as connection, transaction(connection):
             ledger = Ledger(connection, replay_id)
             ledger.make()
-            agreed_terms, has_entries = ledger.terms(), bool(ledger.entries())
-            if agreed_terms is not None:
-                agreed(
-                    replay_id,
-                    agreed_terms,
-                    replace(terms, places=self._places(connection, agreed_terms.places)),
-                )
-            if not has_entries and (agreed_terms is None or agreed_terms.is_endless):
-                self._make_tables(connection, inspection.needs, terms.topics)
+            kept, has_entries = ledger.terms(), bool(ledger.entries())
+            if kept is not None:
+                now = replace(terms, places=self.places(connection, kept.places))
+                agreed(replay_id, kept, now)
+            if not has_entries and (kept is None or kept.is_endless):
+                for statement in self.unmade(connection, inspection.needs, terms.topics):
+                    connection.execute(statement)
             for topic in terms.topics:
-                table = self._find(connection, topic)
+                table = self.find(connection, self.name(topic))
                 if table is not None and not table.mark:
                     connection.execute(table.marking())
-            wanted = replace(terms, places=self._places(connection, terms.topics))
-            ledger.keep(
-                wanted.begun() if agreed_terms is None else agreed(replay_id, agreed_terms, wanted)
-            )
+            wanted = replace(terms, places=self.places(connection, terms.topics))
+            ledger.keep(agreed(replay_id, kept, wanted))
             abort_point("sqlite.terms_written")
         abort_point("sqlite.terms_committed")
-        return (without_terms(replay_id),) if has_entries and agreed_terms is None else ()
-
-    def terms(self, replay_id: str, /) -> Terms | None:
-        with self._opened() as connection:
-            return Ledger(connection, replay_id).terms()
-
-    def whereto(self, topics: Collection[str], /) -> Mapping[str, Whereto]:
-        with self._opened() as connection:
-            return self._places(connection, topics)
+        return (without_terms(replay_id),) if has_entries and kept is None else ()
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
@@ -141,86 +97,52 @@ class SqliteTarget(Target):
         with file_lock.held(lock, lambda holder: InUse(replay_id, where=holder)):
             yield
 
-    def entries(self, replay_id: str, /) -> Sequence[Entry]:
-        with self._opened() as connection:
-            return Ledger(connection, replay_id).entries()
-
-    def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
-        altered: list[str] = []
-        unfilled: list[str] = []
-        lacks: list[str] = []
-        with self._opened() as connection:
-            for topic in sorted({entry.slice.topic for entry in entries}):
-                theirs = [entry for entry in entries if entry.slice.topic == topic]
-                if (table := self._find(connection, topic)) is not None:
-                    changes, others = changes_since(theirs, table.there, table.name)
-                    altered, unfilled = [*altered, *changes], [*unfilled, *others]
-                    lacks += table.lacking()
-        return WrittenRows((), (), altered, unfilled, lacks)
-
-    def compares_in_order(self, topics: Sequence[str], /) -> bool:
-        with self._opened() as connection:
-            tables = [self._find(connection, topic) for topic in topics]
-        return any(table is not None and table.keeps_one_of_a_key for table in tables)
-
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:
         with open_database(database_file(self.file)) as connection:
+            yield SqliteWriter(Ledger(connection, replay_id), partial(self.there, connection))
 
-            def look_up(topic: str) -> tuple[Table, Whereto]:
-                table = self._find(connection, topic)
-                if table is None:
-                    raise PlayheadError(f"there is no table {self._name(topic)} in {self.file}")
-                return table, _whereto(table.name, table)
+    # --- what `RowTarget` asks of SQLite
 
-            yield SqliteWriter(Ledger(connection, replay_id), look_up)
+    @property
+    def where(self) -> str:
+        return self.file
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def opened(self) -> Iterator[sqlite3.Connection]:
         """Open the database; if the file is missing, an empty one in memory, so that inspecting creates nothing."""
         file = database_file(self.file)
         with open_database(file, "rw" if file.exists() else "memory") as connection:
             yield connection
 
-    def _converted(
+    def name(self, topic: str) -> str:
+        name = super().name(topic)
+        if name.lower().startswith(_RESERVED):
+            text = f"{name} is reserved for SQLite or the ledger"
+            raise Refused(text, hint="use another table name")
+        return name
+
+    def find(self, connection: sqlite3.Connection, name: str) -> Table | None:
+        return read_table(connection, name, self.rules)
+
+    def names(self, connection: sqlite3.Connection) -> list[str]:
+        statement = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        names = [name for (name,) in connection.execute(statement)]
+        return [name for name in names if not name.lower().startswith(_RESERVED)]
+
+    def ledger(self, connection: sqlite3.Connection, replay_id: str) -> Ledger:
+        return Ledger(connection, replay_id)
+
+    def checked(
         self, connection: sqlite3.Connection, table: Table, samples: Iterable[Records]
     ) -> Iterator[Note]:
-        """Yield a note if declared types of the table change sampled values."""
+        table.refuse_unwritable(connection)
+        yield from table.notes(samples)
         rows = (row for run in samples for row in table.shown(run))
         if count := count_of(connection, table.name, rows):
             text = f"{count:,} of the sampled records have values that declared types of {table.name} change, as "
             yield Note("target-values-converted", f"{text}007 in an INTEGER column becomes 7")
 
-    def _name(self, topic: str) -> str:
-        name = self.table.replace("{topic}", topic)
-        if name.lower().startswith(RESERVED):
-            raise Refused(
-                f"{name} is reserved for SQLite or the ledger", hint="use another table name"
-            )
-        return name
-
-    def _find(self, connection: sqlite3.Connection, topic: str) -> Table | None:
-        return read_table(connection, self._name(topic), self.rules)
-
-    def _places(self, connection: sqlite3.Connection, topics: Iterable[str]) -> dict[str, Whereto]:
-        return {
-            topic: _whereto(self._name(topic), self._find(connection, topic)) for topic in topics
-        }
-
-    def _make_tables(
-        self, connection: sqlite3.Connection, needs: Mapping[str, Any], topics: Iterable[str]
-    ) -> None:
-        """Create the planned tables; refuse a plan with a table to which no record goes."""
-        wanted = {self._name(topic) for topic in topics}
-        for document in needs.get("tables", ()):
-            if document["table"] not in wanted:
-                raise Refused(
-                    f"no record goes to table {document['table']} of the plan",
-                    hint="make a new plan",
-                )
-            if read_table(connection, document["table"], self.rules) is None:
-                connection.execute(creating(document))
-
-
-def _whereto(name: str, table: Table | None) -> Whereto:
-    return Whereto(f"table {name}", "" if table is None else table.mark or "no mark")
+    def creating(self, document: Mapping[str, Any]) -> str:
+        columns, key = (", ".join(map(named, document[each])) for each in ("columns", "key"))
+        return f"CREATE TABLE {named(document['table'])} ({columns}, PRIMARY KEY ({key}))"

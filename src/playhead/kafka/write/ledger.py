@@ -56,7 +56,7 @@ def settle(connection: KafkaConnection, replay_id: str, wanted: Terms) -> None:
     try:
         ledger = ledger_of(connection, replay_id)
         kept = ledger.terms()
-        whole = wanted.begun() if kept is None else agreed(replay_id, kept, wanted)
+        whole = agreed(replay_id, kept, wanted)
         if whole != kept:
             transactions.begin()
             if ledger.is_new:

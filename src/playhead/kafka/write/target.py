@@ -139,8 +139,7 @@ class KafkaTarget(Target):
             ledger = ledger_of(self.connection, replay_id)
             kept, before = ledger.terms(), ledger.settled()
             confirm_same(admin, before.get("topic_ids") or {})
-            if kept is not None:
-                agreed(replay_id, kept, terms)
+            agreed(replay_id, kept, terms)
             is_old = kept is None and not ledger.is_new
             if ledger.is_new or (kept is not None and kept.is_endless):
                 self._make_topics(admin, inspection, before)
@@ -148,7 +147,7 @@ class KafkaTarget(Target):
         if is_old:
             wanted = replace(wanted, settled={**wanted.settled, **before})
         abort_point("kafka.terms_looked")
-        if kept is None or agreed(replay_id, kept, wanted) != kept:
+        if agreed(replay_id, kept, wanted) != kept:
             settle(self.connection, replay_id, wanted)
         return (without_terms(replay_id),) if is_old else ()
 

@@ -1,0 +1,180 @@
+"""A table that takes rows of plain values: its columns, and what a record's row has in them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.account import Account
+from playhead.errors import NoSuchColumn, Refused
+from playhead.note import Note
+from playhead.record import Record
+from playhead.records import Records
+from playhead.request import TableRules
+from playhead.tables.columns import METADATA, OFFSET, PARTITION, PLACE, WHOLE
+from playhead.tables.json_fields import Row, fields_of, number_of, sampled_fields
+from playhead.terms import Whereto
+from playhead.written_rows import ColumnThere, lacking
+
+WrittenRow = tuple[Record, Row, tuple[str, ...]]
+"""A record, the values of the columns that it fills, and its fields that no column takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """The columns and the key of a table at this moment."""
+
+    name: str
+    columns: Mapping[str, str]
+    """The declared type of each; often an empty one."""
+    key: tuple[str, ...]
+    mark: str
+    """What another table in its place would not have; empty if nothing tells them apart."""
+    rules: TableRules
+
+    @property
+    def there(self) -> dict[str, ColumnThere]:
+        """The columns, without numbers that stay."""
+        return {name: ColumnThere(0, declared) for name, declared in self.columns.items()}
+
+    def lacking(self) -> list[str]:
+        """Return what the table lacks now, without which a row cannot be looked up by its key."""
+        return lacking(self.name, self.key, self.columns) if self.rules.on_conflict else []
+
+    @property
+    def place(self) -> list[str]:
+        """Return the columns that identify a row's record; empty if the table lacks them."""
+        names = [name for name in PLACE if name in self.columns]
+        return names if names[-2:] == [PARTITION, OFFSET] else []
+
+    @property
+    def keeps_one_of_a_key(self) -> bool:
+        """Return whether a row depends on all records of its key; rows without a place cannot be compared."""
+        return self.rules.on_conflict is not None and bool(self.place)
+
+    def rows(self, account: Account, records: Iterable[Records]) -> Iterator[WrittenRow]:
+        """Yield each writable record with its values; a skipped tombstone has no values."""
+        for part in records:
+            for record, value in zip(part, part.readable, strict=True):
+                is_skipped = value is None and self.rules.tombstones == "skip"
+                try:
+                    yield record, *(({}, ()) if is_skipped else self.row(record, value))
+                except (ValueError, RecursionError) as exc:
+                    reason = str(exc) or "it is nested too deeply"
+                    account.refuse(record, kind="value", reason=reason)
+
+    def row(self, record: Record, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
+        """Return the values of the columns that a record fills, and its fields that no column takes.
+
+        Raise ValueError if the record cannot be written.
+        """
+        headers = json.dumps(
+            record.headers, default=lambda value: value.decode(errors="surrogateescape")
+        )
+        position = record.topic, record.partition, record.offset
+        metadata = (*position, record.timestamp_ms, _text_or_bytes(record.key), headers)
+        values, left_out = self._values(value)
+        row = dict(zip(METADATA, metadata, strict=True)) | values
+        # A unique index never treats NULL as a conflict: each replay would add such a record again.
+        if self.rules.on_conflict and any(row.get(name) is None for name in self.key):
+            raise ValueError(f"it has no value for the key {', '.join(self.key)}")
+        return {name: row[name] for name in row if name in self.columns}, left_out
+
+    def refuse_lacking(self) -> None:
+        """Refuse a table without a column that the rules name."""
+        if self._extra is not None and self._extra not in self.columns:
+            hint = f"ALTER TABLE {self.name} ADD COLUMN {self._extra}; or --extra-fields note"
+            raise Refused(f"{self.name} has no column {self._extra} for --extra-fields", hint=hint)
+        for name in self.rules.key:
+            if name not in self.columns:
+                raise NoSuchColumn("--key", name, table=self.name, known=[*self.columns])
+
+    def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
+        """Yield what a user should know about the table; refuse a table whose rows would lack the values."""
+        if not self.place:
+            text = (
+                f"{self.name} lacks the columns _partition and _offset: its rows cannot be verified"
+            )
+            yield Note("target-unplaced", text)
+        fields = sampled_fields(samples) if self.rules.form == "json" else {}
+        if self._extra is None and fields and not fields.keys() & {*self.columns} - {*METADATA}:
+            hint = "--select gives fields other names; --extra-fields COLUMN stores them as JSON"
+            text = f"no column of {self.name} takes a field of the sampled values ({', '.join(fields)})"
+            raise Refused(f"{text}: its rows would lack the values", hint=hint)
+        if self._extra is None and (unknown := self._left_out(fields)):
+            action = (
+                "records with them are refused" if self._refuses else "these fields are left out"
+            )
+            text = f"{self.name} has no column for {', '.join(unknown)}: {action}; --extra-fields COLUMN "
+            yield Note("target-left-out", f"{text}stores them as JSON in a column")
+
+    def shown(self, records: Records) -> Iterator[Row]:
+        """Yield the rows that would be written for these records."""
+        for record, value in zip(records, records.readable, strict=True):
+            try:
+                yield self.row(record, value)[0]
+            except (ValueError, RecursionError) as exc:
+                yield {OFFSET: record.offset, "cannot be written": str(exc)}
+
+    @property
+    def _extra(self) -> str | None:
+        return self.rules.extra_column
+
+    @property
+    def _refuses(self) -> bool:
+        return self.rules.extra_fields == "fail"
+
+    def _left_out(self, fields: Row) -> tuple[str, ...]:
+        """Return the fields with a value that have no column of their own."""
+        own = {*self.columns} - {*METADATA, self._extra}
+        return tuple(
+            sorted(name for name in fields if name not in own and fields[name] is not None)
+        )
+
+    def _values(self, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
+        if self.rules.form == "none":
+            return {}, ()
+        if value is None and self.rules.tombstones != "null":
+            raise ValueError(
+                "it is a tombstone, and no rule says how to write it (see --tombstones)"
+            )
+        if self.rules.form == "json":
+            fields = fields_of(value)
+            left_out = self._left_out(fields)
+            if left_out and self._refuses:
+                raise ValueError(f"no column takes {', '.join(left_out[:3])} (--extra-fields fail)")
+            values = {name: fields[name] for name in fields if name not in (*METADATA, self._extra)}
+            if left_out and self._extra is not None:
+                whole = json.loads(value or b"{}", parse_float=number_of)
+                values[self._extra] = json.dumps({name: whole[name] for name in left_out})
+            return values, () if self._extra is not None else left_out
+        content = value.decode() if value is not None and self.rules.form == "string" else value
+        return dict.fromkeys([name for name in WHOLE if name in self.columns][:1], content), ()
+
+
+def whereto_of(name: str, table: RowTable | None) -> Whereto:
+    """Return a table as terms have it."""
+    return Whereto(f"table {name}", "" if table is None else table.mark or "no mark")
+
+
+def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[str, Any]:
+    """Describe a new table for these records by names only; its columns accept every type."""
+    whole: Row = {} if rules.form == "none" else {"value": None}
+    fields = sampled_fields(samples) if rules.form == "json" else whole
+    if unsampled := [column for column in rules.key if column not in fields]:
+        hint = "another --key"
+        raise Refused(f"the key column {unsampled[0]} is in no sampled record", hint=hint)
+    extra = [] if rules.extra_column is None else [rules.extra_column]
+    if rules.form == "json" and not fields and not extra:
+        hint = "--decode string stores each value as a whole; or choose a span with other records"
+        text = "no sampled value is a JSON object with a field"
+        raise Refused(f"no table {name} can be created: {text}", hint=hint)
+    columns = [*{**fields, **dict.fromkeys(extra), **dict.fromkeys(METADATA)}]
+    return {"table": name, "columns": columns, "key": [*(rules.key or PLACE)]}
+
+
+def _text_or_bytes(value: bytes | None) -> str | bytes | None:
+    try:
+        return value if value is None or b"\0" in value else value.decode()
+    except UnicodeDecodeError:
+        return value

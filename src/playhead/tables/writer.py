@@ -1,0 +1,71 @@
+"""The part of a writer of rows that no database has its own way for: details of an entry, and comparisons."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from playhead.account import Account, ErrorRule
+from playhead.extra_fields import ExtraFields
+from playhead.ledger import MOST_REFUSED, Entry
+from playhead.records import Records
+from playhead.tables.compare import Comparison, SliceLedger, TableRows
+from playhead.tables.final_rows import ExpectedRows, FinalRows
+from playhead.tables.row_table import RowTable, WrittenRow
+from playhead.target import SliceComparison, Writer
+from playhead.written_rows import columns_written
+
+T = TypeVar("T", bound=RowTable)
+
+
+class RowWriter(Writer, Generic[T]):
+    """Writes through one connection; `look_up` returns a topic's table as it is now."""
+
+    def __init__(self, ledger: SliceLedger, look_up: Callable[[str], T]) -> None:
+        self._look_up, self._of_replay = look_up, ledger
+        self._finals: dict[str, FinalRows] = {}
+
+    @abstractmethod
+    def table_rows(self, table: T) -> TableRows:
+        """Return the rows of a table."""
+
+    @abstractmethod
+    def expected_rows(self, table: T, number: int) -> ExpectedRows:
+        """Make an empty temporary table beside this one; the number is its own."""
+
+    def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
+        table = self._look_up(entry.slice.topic)
+        account = Account(entry.slice, ErrorRule("skip"))
+        rows = [*table.rows(account, records)]
+        refused = [*account.refused_offsets]
+        extra_fields = ExtraFields.counted(names for *_, names in rows)
+        wanted = ((record, row) for record, row, _ in rows if row)
+        if not table.keeps_one_of_a_key:
+            comparison = Comparison(self._of_replay, self.table_rows(table), entry)
+            return comparison.findings(wanted, extra_fields, refused)
+        if table.name not in self._finals:
+            expected = self.expected_rows(table, len(self._finals))
+            self._finals[table.name] = FinalRows(self._of_replay, expected)
+        self._finals[table.name].add(entry, wanted, extra_fields, refused)
+        return None
+
+    def conclude(self) -> Sequence[SliceComparison]:
+        finals, self._finals = self._finals, {}
+        return [finding for each in finals.values() for finding in each.findings()]
+
+
+def kept_of(account: Account, rows: Iterable[WrittenRow]) -> list[WrittenRow]:
+    """Return the rows of the records that were not refused."""
+    refused = account.refused_offsets
+    return [row for row in rows if row[0].offset not in refused]
+
+
+def details_of(
+    table: RowTable, account: Account, kept: Sequence[WrittenRow], counts: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the details of an entry: counts other than 0, refused records, extra fields and filled columns."""
+    listed = {"refused": sorted(account.refused_offsets)[:MOST_REFUSED]}
+    found = {name: each for name, each in {**counts, **listed}.items() if each}
+    extra = ExtraFields.counted(names for *_, names in kept)
+    filled = sorted({name for _, row, _ in kept for name in row})
+    columns = columns_written({name: table.there[name] for name in filled})
+    return found | extra.as_details() | columns
