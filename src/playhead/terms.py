@@ -200,6 +200,12 @@ def differing_place(kept: Whereto | None, found: Whereto) -> str | None:
     return f"target {found.name} has {found.id}; the ledger says {kept.id}: it was dropped and created again"
 
 
+def refuse_other_place(replay_id: str, kept: Terms | None, topic: str, now: Whereto) -> None:
+    """Refuse a place that is not the one to which the records of a topic went when the replay began."""
+    if kept is not None and (told := differing_place(kept.places.get(topic), now)):
+        raise OtherTerms(replay_id, differences=[told], is_endless=kept.is_endless)
+
+
 def without_terms(replay_id: str) -> Note:
     """The note for a ledger that has entries of a replay, but no terms."""
     text = (

@@ -43,12 +43,12 @@ from playhead.replay.samples import where_the_records_are
 from playhead.request import Request
 from playhead.source import Bounds, SourceFacts, TopicPartition
 from playhead.span import OffsetSpan, Resolved, Span
+from playhead.tables.columns import OFFSET, PLACE
 from playhead.task.slicer import Filter
 
 SETTLE_MS = 30_000
 # Each gap becomes a slice, and so a transaction.
 _MOST_REPLAYED = 20_000
-_PLACE = ("_topic", "_partition", "_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class GapFinder:
         )
 
     def _place_columns(self) -> tuple[str, ...]:
-        return inventory_of(self.ends.target).columns_there(self._topics(), _PLACE)
+        return inventory_of(self.ends.target).columns_there(self._topics(), PLACE)
 
     def _rows(self) -> RowLookup:
         engine, request = self._engine, self.question.request
@@ -283,7 +283,7 @@ def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequ
     by_time = (
         "--on-conflict newer compares times; it needs _timestamp in the table, or --version-column"
     )
-    if rule == "update" and "_offset" not in key:
+    if rule == "update" and OFFSET not in key:
         raise Refused(
             "--on-conflict update would replace later records' rows with the missing records",
             hint=f"{by_time}; ignore leaves rows that are there alone",

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from itertools import islice
 
 from playhead.errors import Refused
-from playhead.postgres.rows.column_layout import EXTRA, METADATA
 from playhead.postgres.rows.column_types import LONGEST_NAME
+from playhead.tables.columns import EXTRA, METADATA
 
 _MOST_COLUMNS = 1_600
 # System columns of every table.

@@ -13,7 +13,6 @@ from playhead.postgres.session import CopySession
 from playhead.postgres.skipped_records import Skipped
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.wanted_rows import (
-    PLACE,
     WANTED,
     checksum,
     differing,
@@ -24,6 +23,7 @@ from playhead.postgres.wanted_rows import (
     unless_refused,
 )
 from playhead.records import Records
+from playhead.tables.columns import PLACE
 from playhead.target import Difference, SliceComparison
 from playhead.task.tally import SHOWN, sum_text
 

@@ -17,7 +17,6 @@ from playhead.postgres.final_rows import (
 )
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import AT, literal, named
-from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC
 from playhead.postgres.session import Row, Session
 from playhead.postgres.wanted_rows import (
     checksum,
@@ -29,6 +28,7 @@ from playhead.postgres.wanted_rows import (
     unless_refused,
 )
 from playhead.record import Slice
+from playhead.tables.columns import OFFSET, PARTITION, TOPIC
 from playhead.target import Difference, SliceComparison
 from playhead.task.tally import SHOWN, sum_text
 

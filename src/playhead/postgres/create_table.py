@@ -15,11 +15,11 @@ from playhead.postgres.rows.python_json import read_object
 from playhead.postgres.rows.text_format import Bad, Number
 from playhead.postgres.session import TableName
 from playhead.records import Records
+from playhead.tables.columns import PLACE
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
 # Every whole number up to this one is exact in a double.
 _LARGEST_EXACT = 1 << 53
-_OFFSETS = ("_topic", "_partition", "_offset")
 _METADATA = (
     ("_topic", "text"),
     ("_partition", "integer"),
@@ -140,7 +140,7 @@ def table_for(
     ]
     columns += (*rest, *_METADATA)
     columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
-    return NewTable(place, tuple(columns), tuple(key) or _OFFSETS)
+    return NewTable(place, tuple(columns), tuple(key) or PLACE)
 
 
 def _is_name(text: object) -> bool:

@@ -13,7 +13,7 @@ from playhead.note import Note
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.open_table import WriteRules, depends_on_order
 from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED
-from playhead.postgres.rows.column_layout import TIMESTAMP, TOPIC, Layout, has_place
+from playhead.postgres.rows.column_layout import Layout, has_place
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session
@@ -21,6 +21,7 @@ from playhead.postgres.stage.kept_rows import count_deletions
 from playhead.postgres.stage.latest_records import is_needed
 from playhead.postgres.table import Table
 from playhead.records import Records
+from playhead.tables.columns import TIMESTAMP, TOPIC
 
 _SHOWN = 8
 _TIMES = ("timestamp", "timestamptz")

@@ -7,11 +7,11 @@ from playhead.account import Account
 from playhead.ledger import Entry, entry_at, joined
 from playhead.postgres.merge_sql import literal, named
 from playhead.postgres.own_table import OwnTable
-from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC
 from playhead.postgres.session import Session, TableName
 from playhead.postgres.table import Table
 from playhead.postgres.wanted_rows import number
 from playhead.record import Slice
+from playhead.tables.columns import OFFSET, PARTITION, TOPIC
 from playhead.target import AlreadyCommitted
 from playhead.task.commit_order import refuse_wrong_order
 

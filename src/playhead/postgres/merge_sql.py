@@ -9,10 +9,11 @@ from psycopg import sql
 
 from playhead.postgres.errors import UNIQUE_VIOLATION
 from playhead.postgres.record_rank import Rank, is_later
-from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
+from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
 from playhead.postgres.session import TableName
+from playhead.tables.columns import OFFSET, PARTITION, TOPIC
 
 Rule = Literal["ignore", "newer", "update", "error"]
 REPLACING = ("newer", "update")

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from playhead.errors import Refused
 from playhead.note import Note
 from playhead.postgres.errors import RightMissing
-from playhead.postgres.rows.column_layout import WHOLE, Layout
+from playhead.postgres.rows.column_layout import Layout
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session, TableName
 from playhead.records import Records
+from playhead.tables.columns import WHOLE
 from playhead.target import InspectRequest
 
 _SHOWN = 8

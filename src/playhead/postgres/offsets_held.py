@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from playhead.errors import Refused
 from playhead.offset_bitmap import BITS, BitmapWords, pieces
 from playhead.postgres.merge_sql import Rule, literal, named
-from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TIMESTAMP, TOPIC
 from playhead.postgres.rows.column_types import INTEGERS, TIMES
 from playhead.postgres.session import Session, open_session
 from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import no_table, place_of
 from playhead.record import Slice
+from playhead.tables.columns import OFFSET, PARTITION, TIMESTAMP, TOPIC
 from playhead.target import HeldOffsets
 
 # With more spans, reading everything between the first and the last is cheaper.

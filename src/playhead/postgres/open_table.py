@@ -10,12 +10,13 @@ from playhead.account import Account
 from playhead.extra_fields import ExtraFields
 from playhead.postgres.errors import TableChanged
 from playhead.postgres.merge_sql import REPLACING, MergeSql, Rule
-from playhead.postgres.rows.column_layout import OFFSET, PLACE, Layout, has_place
+from playhead.postgres.rows.column_layout import Layout, has_place
 from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session, TableName
 from playhead.postgres.table import Column, Table, read_table
 from playhead.records import Records
+from playhead.tables.columns import OFFSET, PLACE
 from playhead.written_rows import lacking
 
 if TYPE_CHECKING:

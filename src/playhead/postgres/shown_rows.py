@@ -5,19 +5,11 @@ from typing import Any
 
 from playhead.grammar.instant import show_ms
 from playhead.postgres.create_table import NewTable
-from playhead.postgres.rows.column_layout import (
-    HEADERS,
-    KEY,
-    METADATA,
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-    TOPIC,
-    Layout,
-)
+from playhead.postgres.rows.column_layout import Layout
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.records import Records
+from playhead.tables.columns import HEADERS, KEY, METADATA, OFFSET, PARTITION, TIMESTAMP, TOPIC
 
 Values = Callable[[bytes], dict[str, Any]]
 """What goes to the columns for a value."""

@@ -17,7 +17,7 @@ from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
 from playhead.postgres.no_values import notes_of_layout, refuse_nothing_to_infer, refuse_place
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
-from playhead.postgres.rows.column_layout import EXTRA, Layout, layout_of
+from playhead.postgres.rows.column_layout import Layout, layout_of
 from playhead.postgres.session import Session, TableName, open_copy_session, open_session
 from playhead.postgres.shown_rows import rows_of_layout, rows_of_new_table
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
@@ -29,9 +29,9 @@ from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
-from playhead.tables.columns import preview_of
+from playhead.tables.columns import EXTRA, preview_of
 from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
-from playhead.terms import OtherTerms, Terms, Whereto, differing_place
+from playhead.terms import Terms, Whereto, refuse_other_place
 from playhead.written_rows import WrittenRows
 
 
@@ -365,12 +365,8 @@ class PostgresTarget(Target):
         if self.known_by:
             return
         terms = self._replays(session).get(replay_id)
-        kept = terms.places.get(topic) if terms is not None else None
         table = opened.layout.table
-        told = differing_place(kept, whereto(table.place, table.oid))
-        if told is not None:
-            is_endless = terms is not None and terms.is_endless
-            raise OtherTerms(replay_id, differences=[told], is_endless=is_endless)
+        refuse_other_place(replay_id, terms, topic, whereto(table.place, table.oid))
 
     def _session(self) -> AbstractContextManager[Session]:
         return open_session(self.url, grant=self._grant)

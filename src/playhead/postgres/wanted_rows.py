@@ -3,15 +3,15 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from playhead.postgres.merge_sql import EXPECTED, MergeSql, literal, named
-from playhead.postgres.rows.column_layout import OFFSET, PARTITION, TOPIC, Field
+from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import INTEGERS
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
 from playhead.postgres.table import Table
 from playhead.record import Slice
+from playhead.tables.columns import OFFSET, PARTITION, PLACE, TOPIC
 
 WANTED = "playhead_wanted"
-PLACE = (TOPIC, PARTITION, OFFSET)
 BITS, LAYER = "playhead:named", "playhead:layer"
 _ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAYER)
 # Types whose equal values have the same text.

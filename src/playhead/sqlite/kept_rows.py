@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playhead.sqlite.session import named
-from playhead.sqlite.table import NO_KEYWORDS, REFUSED, Table
+from playhead.sqlite.table import REFUSED, Table, keywords
 from playhead.tables.json_fields import Row
 
 _CHANGES, _WRITTEN = "playhead_changes", "playhead_written"
@@ -38,7 +38,7 @@ class KeptRows:
         if triggers and table.rules.on_conflict == "update":
             # An update may reach the triggers of other tables, whose foreign keys follow it.
             self._watches |= bool(self._run(_FOLLOWED, (table.name,)).fetchall())
-        replaces = any(_REPLACES.search(NO_KEYWORDS.sub(" ", text)) for _, text in triggers)
+        replaces = any(_REPLACES.search(keywords(text)) for _, text in triggers)
         self._before = self._size() if self._watches and replaces else None
         if self._watches:
             self._note_changes()

@@ -16,7 +16,7 @@ from playhead.tables.row_table import RowTable
 REFUSED = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError)
 """SQLite's errors about a single row; the transaction can continue after them."""
 _MARK = "playhead_mark_"
-NO_KEYWORDS = re.compile(
+_NO_KEYWORDS = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
 )
 _REPLACES = re.compile(r"\bON\s+CONFLICT\s+REPLACE\b", re.IGNORECASE)
@@ -41,22 +41,19 @@ class Table(RowTable):
     def refuse_unwritable(self, connection: sqlite3.Connection) -> None:
         """Let SQLite check that the table exists and that it can follow the conflict rule."""
         self.refuse_lacking()
+        cannot = f"records cannot be written to {self.name}"
         try:
             values = [None] * len(self.columns)
             connection.execute(f"EXPLAIN {self.insert(self.columns)}", values)
             connection.execute(f"EXPLAIN {self.marking()}")
         except sqlite3.OperationalError as exc:
             hint = "name the columns of a primary key or a unique index with --key"
-            raise Refused(f"records cannot be written to {self.name}: {exc}", hint=hint) from exc
-
+            raise Refused(f"{cannot}: {exc}", hint=hint) from exc
         if self._replaces(connection):
             hint = "create the table without this clause, and use --on-conflict update --key COLS"
-            text = (
-                f"records cannot be written to {self.name}: it is defined with ON CONFLICT REPLACE"
-            )
-            raise Refused(
-                f"{text}, and SQLite does not count the rows that this removes", hint=hint
-            )
+            why = "SQLite does not count the rows that this removes"
+            text = f"{cannot}: it is defined with ON CONFLICT REPLACE, and {why}"
+            raise Refused(text, hint=hint)
 
     def has_key_of(self, connection: sqlite3.Connection, row: Row) -> bool:
         """Return whether a row with the key of this one is in the table."""
@@ -75,12 +72,17 @@ class Table(RowTable):
         """Return whether a constraint of the table itself removes rows that are in the way."""
         statement = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
         texts = connection.execute(statement, (self.name,)).fetchall()
-        return any(_REPLACES.search(NO_KEYWORDS.sub(" ", text)) for (text,) in texts)
+        return any(_REPLACES.search(keywords(text)) for (text,) in texts)
 
     def marking(self) -> str:
         """Return the statement that marks the table, so that a table created in its place is recognised."""
         mark, column = named(_MARK + uuid4().hex), named(next(iter(self.columns)))
         return f"CREATE INDEX {mark} ON {named(self.name)} ({column}) WHERE 0"
+
+
+def keywords(statement: str) -> str:
+    """Return a statement without its texts, quoted names and comments."""
+    return _NO_KEYWORDS.sub(" ", statement)
 
 
 def read_table(connection: sqlite3.Connection, name: str, rules: TableRules) -> Table | None:

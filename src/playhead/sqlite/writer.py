@@ -16,7 +16,7 @@ from playhead.sqlite.session import transaction
 from playhead.sqlite.table import REFUSED, Table
 from playhead.tables.row_table import WrittenRow, whereto_of
 from playhead.tables.writer import RowWriter, details_of, kept_of
-from playhead.terms import OtherTerms, differing_place
+from playhead.terms import refuse_other_place
 
 
 class SqliteWriter(RowWriter[Table]):
@@ -38,10 +38,9 @@ class SqliteWriter(RowWriter[Table]):
         # Read all records before the file is locked, because a source may be slow.
         rows = [*table.rows(account, records)]
         with transaction(self._connection):
-            terms, now = self._ledger.terms(), self._look_up(topic)
-            place = terms.places.get(topic) if terms else None
-            if difference := differing_place(place, whereto_of(now.name, now)):
-                raise OtherTerms(self._ledger.replay_id, differences=[difference])
+            now, replay_id = self._look_up(topic), self._ledger.replay_id
+            place = whereto_of(now.name, now)
+            refuse_other_place(replay_id, self._ledger.terms(), topic, place)
             self._ledger.refuse(account)
             details = self._insert(table, account, rows)
             abort_point("sqlite.rows_written")

@@ -10,7 +10,7 @@ TIMESTAMP, KEY, HEADERS = "_timestamp", "_key", "_headers"
 PLACE = (TOPIC, PARTITION, OFFSET)
 METADATA = (*PLACE, TIMESTAMP, KEY, HEADERS)
 EXTRA = "_extra"
-"""The column for all fields without a column of their own, unless another one is named."""
+"""The default name of the column for all fields without a column of their own."""
 WHOLE = ("_value", "value")
 """The column that takes the whole value."""
 

@@ -12,10 +12,15 @@ from playhead.tables.row_table import RowTable
 from playhead.target import SliceComparison
 from playhead.task.dead_letter_check import named_refused
 from playhead.task.tally import Tally, digest_of
+from playhead.terms import Terms
 
 
-class SliceLedger(Protocol):
-    """What a comparison asks of the ledger of its replay."""
+class RowLedger(Protocol):
+    """The ledger of one replay, in the database of its rows."""
+
+    def terms(self) -> Terms | None: ...
+
+    def entries(self) -> Sequence[Entry]: ...
 
     def is_alone(self, slice_: Slice) -> bool:
         """Return whether only this replay has committed offsets of a slice."""
@@ -50,7 +55,7 @@ class TableRows(Protocol):
 class Comparison:
     """Compares the records of one slice with their rows, where rows are only appended."""
 
-    ledger: SliceLedger
+    ledger: RowLedger
     rows: TableRows
     entry: Entry
     tally: Tally = field(default_factory=Tally)

@@ -8,7 +8,8 @@ from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.record import Record, joined_spans
 from playhead.source import TopicPartition
-from playhead.tables.compare import SliceLedger, TableRows, excuses
+from playhead.tables.columns import OFFSET, PARTITION, TOPIC
+from playhead.tables.compare import RowLedger, TableRows, excuses
 from playhead.tables.json_fields import Row
 from playhead.target import DifferenceKind, SliceComparison
 from playhead.task.tally import Tally, digest_of
@@ -73,7 +74,7 @@ class FinalRows:
     Between partitions there is no order: any of their rows of a key may be the last one.
     """
 
-    def __init__(self, ledger: SliceLedger, rows: ExpectedRows) -> None:
+    def __init__(self, ledger: RowLedger, rows: ExpectedRows) -> None:
         self._ledger, self._rows, self._table = ledger, rows, rows.table
         self._slices: list[_Slice] = []
         self._tallies: dict[TopicPartition, Tally] = {}
@@ -177,7 +178,7 @@ class FinalRows:
         if not claims:
             return "missing", "the table has no such row"
         claimed = dict(zip(self._table.place, claims[0], strict=True))
-        offset = claimed["_offset"]
+        offset = claimed[OFFSET]
         is_own = any(_is_of(claimed, each) for each in expected)
         if is_own and len(expected) > 1 and len(self._names) > 1:
             return "unknown", "several partitions have its key, and each names some of its columns"
@@ -205,7 +206,7 @@ class FinalRows:
 
 
 def _is_of(claimed: Row, expected: ExpectedRow) -> bool:
-    place = dict(zip(("_topic", "_partition"), expected.place, strict=True))
-    wanted = place | {"_offset": expected.last}
+    place = dict(zip((TOPIC, PARTITION), expected.place, strict=True))
+    wanted = place | {OFFSET: expected.last}
     # As texts, because a column may store numbers as texts.
     return all(str(value) == str(wanted[name]) for name, value in claimed.items())

@@ -1,9 +1,9 @@
-"""The part of a target that writes rows which no database has its own way for: what a plan says, and what is there."""
+"""The part of a target of rows that is the same for every database: inspection, terms, entries and columns."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from playhead.errors import PlayheadError, Refused, did_you_mean
 from playhead.ledger import Entry
@@ -11,6 +11,7 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.tables.columns import preview_of
+from playhead.tables.compare import RowLedger
 from playhead.tables.row_table import RowTable, new_table, whereto_of
 from playhead.target import Inspection, InspectRequest, Target
 from playhead.terms import Terms, Whereto
@@ -18,14 +19,6 @@ from playhead.written_rows import WrittenRows, changes_since
 
 C = TypeVar("C")
 T = TypeVar("T", bound=RowTable)
-
-
-class KeptLedger(Protocol):
-    """What a target asks of the ledger of one replay."""
-
-    def terms(self) -> Terms | None: ...
-
-    def entries(self) -> list[Entry]: ...
 
 
 class RowTarget(Target, Generic[C, T]):
@@ -54,7 +47,7 @@ class RowTarget(Target, Generic[C, T]):
         """Return the names of the tables that are there, for a hint."""
 
     @abstractmethod
-    def ledger(self, connection: C, replay_id: str) -> KeptLedger: ...
+    def ledger(self, connection: C, replay_id: str) -> RowLedger: ...
 
     @abstractmethod
     def checked(self, connection: C, table: T, samples: Iterable[Records]) -> Iterator[Note]:

@@ -1,4 +1,4 @@
-"""The part of a writer of rows that no database has its own way for: details of an entry, and comparisons."""
+"""The part of a writer of rows that is the same for every database: details of an entry, and comparisons."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from playhead.account import Account, ErrorRule
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import MOST_REFUSED, Entry
 from playhead.records import Records
-from playhead.tables.compare import Comparison, SliceLedger, TableRows
+from playhead.tables.compare import Comparison, RowLedger, TableRows
 from playhead.tables.final_rows import ExpectedRows, FinalRows
 from playhead.tables.row_table import RowTable, WrittenRow
 from playhead.target import SliceComparison, Writer
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=RowTable)
 class RowWriter(Writer, Generic[T]):
     """Writes through one connection; `look_up` returns a topic's table as it is now."""
 
-    def __init__(self, ledger: SliceLedger, look_up: Callable[[str], T]) -> None:
+    def __init__(self, ledger: RowLedger, look_up: Callable[[str], T]) -> None:
         self._look_up, self._of_replay = look_up, ledger
         self._finals: dict[str, FinalRows] = {}
 

@@ -10,7 +10,7 @@ from playhead.source import TopicPartition
 from playhead.target import Difference, DifferenceKind, SliceComparison
 
 SHOWN = 20
-"""How many differences of a slice are told one by one."""
+"""How many differences of a slice are listed."""
 _DIGEST_BYTES = 8
 
 

@@ -8,14 +8,8 @@ import pyarrow as pa
 
 from playhead.postgres.rows.column_types import JSONS, TEXTS, ColumnCodec, route_of
 from playhead.postgres.table import Column, Table
+from playhead.tables.columns import EXTRA, KEY, METADATA, OFFSET, PARTITION, WHOLE
 
-TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
-TIMESTAMP, KEY, HEADERS = "_timestamp", "_key", "_headers"
-METADATA = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS)
-PLACE = (TOPIC, PARTITION, OFFSET)
-EXTRA = "_extra"
-# The column that takes the whole value.
-WHOLE = ("_value", "value")
 _METADATA_ROUTES = (*TEXTS, *JSONS, "int2", "int4", "int8", "timestamp", "timestamptz", "bytea")
 
 

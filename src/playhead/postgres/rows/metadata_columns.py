@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
-from playhead.postgres.rows.column_layout import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, Field
+from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import INTEGERS, JSONS, TEXTS, TIMES, where_true
 from playhead.postgres.rows.python_json import read_json
 from playhead.postgres.rows.text_format import Bad, checked, checked_for, text_for
 from playhead.record import Headers
 from playhead.records import Records
+from playhead.tables.columns import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC
 
 Refuse = Callable[[int, Bad], None]
 _NO_TIME_MS = -1
