@@ -1,11 +1,11 @@
 """Records of one partition as columns: the form in which Playhead moves records."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import mul, xor
 from struct import pack
-from typing import cast
+from typing import Any, cast
 from zlib import crc32
 
 from playhead.checksum import NOTHING, Checksum, ColumnSums
@@ -115,34 +115,25 @@ class Records:
         """Return the records with an index in `[start, stop)`; neither may be negative."""
         if start <= 0 and stop >= len(self):
             return self
-        return Records(
-            self.topic,
-            self.partition,
-            self.offsets[start:stop],
-            self.timestamps_ms[start:stop],
-            self.timestamp_types[start:stop],
-            self.keys[start:stop],
-            self.values[start:stop],
-            self.headers[start:stop],
-            None if self.decoded is None else self.decoded[start:stop],
-            self.undecoded,
-            None if self.sums is None else self.sums[start:stop],
-        )
+        return self._with_columns(lambda column: column[start:stop])
 
     def pick(self, indexes: Sequence[int]) -> "Records":
         """Return the records with the given indexes, in that order."""
+        return self._with_columns(lambda column: [column[i] for i in indexes])
+
+    def _with_columns(self, take: Callable[[list[Any]], list[Any]]) -> "Records":
         return Records(
             self.topic,
             self.partition,
-            [self.offsets[i] for i in indexes],
-            [self.timestamps_ms[i] for i in indexes],
-            [self.timestamp_types[i] for i in indexes],
-            [self.keys[i] for i in indexes],
-            [self.values[i] for i in indexes],
-            [self.headers[i] for i in indexes],
-            None if self.decoded is None else [self.decoded[i] for i in indexes],
+            take(self.offsets),
+            take(self.timestamps_ms),
+            take(self.timestamp_types),
+            take(self.keys),
+            take(self.values),
+            take(self.headers),
+            None if self.decoded is None else take(self.decoded),
             self.undecoded,
-            None if self.sums is None else [self.sums[i] for i in indexes],
+            None if self.sums is None else take(self.sums),
         )
 
     def checksum(self, before: Checksum = NOTHING) -> Checksum | None:

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Mapping
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from playhead.host.runtimes import command_of
@@ -100,12 +99,7 @@ class Cars:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:

@@ -60,37 +60,30 @@ def first_times(
 def _first_times(
     consumer: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
 ) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-
-    def take(place: TopicPartition, each: Message) -> bool:
-        if each.offset() < reaches[place].end:
-            found[place] = each.timestamp()[1]
-        return True
-
-    _look(consumer, reaches, take)
-    return found
+    return _times(consumer, reaches, lambda _place, _each: True)
 
 
 def _last_times(
     consumer: PartitionConsumer, reaches: Mapping[TopicPartition, AffectedOffsets]
 ) -> dict[TopicPartition, int]:
+    return _times(
+        consumer, reaches, lambda place, each: bool(each.offset() >= reaches[place].end - 1)
+    )
+
+
+def _times(
+    consumer: PartitionConsumer,
+    reaches: Mapping[TopicPartition, AffectedOffsets],
+    is_enough: Callable[[TopicPartition, Message], bool],
+) -> dict[TopicPartition, int]:
+    """Return the time of the last record of each partition that was read until it was enough."""
     found: dict[TopicPartition, int] = {}
 
     def take(place: TopicPartition, each: Message) -> bool:
         if each.offset() < reaches[place].end:
             found[place] = each.timestamp()[1]
-        return bool(each.offset() >= reaches[place].end - 1)
+        return is_enough(place, each)
 
-    _look(consumer, reaches, take)
-    return found
-
-
-def _look(
-    consumer: PartitionConsumer,
-    reaches: Mapping[TopicPartition, AffectedOffsets],
-    take: Callable[[TopicPartition, Message], bool],
-) -> None:
-    """Pass each record of the offsets to `take` until it has enough of a partition."""
     pending = set(reaches)
     consumer.assign({place: reach.first for place, reach in reaches.items()})
     while pending:
@@ -102,6 +95,7 @@ def _look(
                 settled.append(place)
         if settled and pending:
             consumer.unassign(settled)
+    return found
 
 
 def _is_settled(

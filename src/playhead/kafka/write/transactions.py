@@ -80,26 +80,21 @@ class RecordColumns:
 
     def cut(self, start: int, stop: int) -> "RecordColumns":
         """Return the records with an index in `[start, stop)`."""
-        return RecordColumns(
-            self.topic,
-            self.partition,
-            self.offsets[start:stop],
-            self.timestamps_ms[start:stop],
-            self.keys[start:stop],
-            self.values[start:stop],
-            self.headers[start:stop] if self.headers is not None else None,
-        )
+        return self._with_columns(lambda column: column[start:stop])
 
     def pick(self, indexes: Sequence[int]) -> "RecordColumns":
         """Return the records with the given indexes, in that order."""
+        return self._with_columns(lambda column: [column[i] for i in indexes])
+
+    def _with_columns(self, take: Callable[[Sequence[Any]], Sequence[Any]]) -> "RecordColumns":
         return RecordColumns(
             self.topic,
             self.partition,
-            [self.offsets[i] for i in indexes],
-            [self.timestamps_ms[i] for i in indexes],
-            [self.keys[i] for i in indexes],
-            [self.values[i] for i in indexes],
-            [self.headers[i] for i in indexes] if self.headers is not None else None,
+            take(self.offsets),
+            take(self.timestamps_ms),
+            take(self.keys),
+            take(self.values),
+            take(self.headers) if self.headers is not None else None,
         )
 
 
