@@ -43,6 +43,11 @@ def json_text(text: str) -> str:
     return text if _is_plain(text) else _UNSAFE_IN_JSON.sub(_escape_in_json, text)
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can hold a text, which is so if it has no half of a surrogate pair."""
+    return text.isascii() or text.encode(errors="replace").decode() == text
+
+
 def _is_plain(text: str) -> bool:
     """Return quickly whether a text needs no escapes, as most do."""
     return text.isascii() and text.replace("\n", "").isprintable()

@@ -167,7 +167,7 @@ def test_records_on_a_terminal_are_shown_and_in_a_pipe_are_exact(monkeypatch):
         record = Record("laps", 0, 0, 1, TimestampType.CREATE_TIME, raw, raw, headers)
         for stream in (Terminal(), Pipe()):
             monkeypatch.setattr(sys, "stdout", stream)
-            LinePrinter(writer, Decoded()).show(Records.of([record]), [0])
+            LinePrinter(Decoded(), writer=writer).show(Records.of([record]), [0])
             JsonPrinter(Decoded()).show(Records.of([record]), [0])
             written = stream.buffer.getvalue()  # type: ignore[attr-defined]
             if stream.isatty():
@@ -183,7 +183,7 @@ def test_a_line_within_a_record_on_a_terminal_is_indented(monkeypatch):
     record = Record("laps", 0, 0, 1, TimestampType.CREATE_TIME, None, value, ())
     for stream in (Terminal(), Pipe()):
         monkeypatch.setattr(sys, "stdout", stream)
-        LinePrinter(LineWriter(), Decoded()).show(Records.of([record, record]), [0, 1])
+        LinePrinter(Decoded(), writer=LineWriter()).show(Records.of([record, record]), [0, 1])
         Output("csv").emit({}, [{"value": value.decode()}])
         CsvPrinter(Decoded()).show(Records.of([record]), [0])
         written = stream.buffer.getvalue()  # type: ignore[attr-defined]

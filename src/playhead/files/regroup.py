@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
+from playhead.printable import is_unicode
 from playhead.records import Records
 
 _MOST_RECORDS = 250_000
@@ -48,7 +49,7 @@ def regrouped(
 def sayable(account: Account, records: Records) -> Records:
     """Refuse records that no file can hold: those with header names that are not Unicode."""
     names = {name for headers in records.headers if headers for name, _ in headers}
-    wrong = {name for name in names if not _is_unicode(name)}
+    wrong = {name for name in names if not is_unicode(name)}
     if not wrong:
         return records
     kept = []
@@ -69,11 +70,3 @@ def _sizes(run: Records) -> list[int]:
         if headers:
             sizes[index] += sum(len(name) + len(value or b"") for name, value in headers)
     return sizes
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

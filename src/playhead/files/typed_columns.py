@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from playhead.account import Account
+from playhead.printable import is_unicode
 from playhead.records import Records
 
 PREFIX = "value_"
@@ -29,7 +30,7 @@ def inferred(values: Iterable[bytes | None]) -> dict[str, str]:
         except Misfit:
             continue
         for name, item in (fields or {}).items():
-            if item is not None and _is_unicode(name):
+            if item is not None and is_unicode(name):
                 found[name] = _both(found.get(name), _type_of(item))
     return dict(sorted(found.items()))
 
@@ -124,10 +125,6 @@ def _both(before: str | None, now: str) -> str:
     if before is None or before == now:
         return now
     return "double" if {before, now} == {"int64", "double"} else "json"
-
-
-def _is_unicode(text: str) -> bool:
-    return text.encode(errors="replace").decode() == text
 
 
 _ARROW = {

@@ -9,6 +9,7 @@ from playhead.errors import BadValue
 from playhead.ingest.json_path import Steps, Unfit, parse_path, show_path, value_at
 from playhead.ingest.timestamp import KIND as NO_TIME
 from playhead.ingest.timestamp import timestamp_ms
+from playhead.printable import is_unicode
 
 NO_KEY, NO_JSON, NO_TEXT = "no key", "no JSON", "not UTF-8"
 ARRIVAL: Final = "arrival"
@@ -112,11 +113,8 @@ def _text(found: Any, steps: Steps, kind: str) -> str:
     if not isinstance(value, str):
         what = "an object" if isinstance(value, dict) else "a list"
         raise Unfit(kind, reason=f"{show_path(steps)} is {what}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Unfit(kind, reason=f"{show_path(steps)} has half of a surrogate pair") from None
+    if not is_unicode(value):
+        raise Unfit(kind, reason=f"{show_path(steps)} has half of a surrogate pair")
     return value
 
 

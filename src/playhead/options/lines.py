@@ -1,9 +1,11 @@
 """The options of `produce` and `consume`: which records, and the format of lines."""
 
+from dataclasses import replace
+
 from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS
 from playhead.options.option import Argument, Option, Options, dry_run, switch
 from playhead.options.replays import SPAN, ZONE
-from playhead.options.shared import COMPRESSIONS, SEPARATORS, TIME, need_topic
+from playhead.options.shared import ACKS, COMPRESSION, SEPARATORS, TIME, need_topic
 
 _LINES = "Lines"
 FORMATS = ("lines", "jsonl")
@@ -60,20 +62,8 @@ LINES = Options(
 """The format of lines, and the values that all records of a run get."""
 DELIVERY = Options(
     "Delivery",
-    Option(
-        "acks",
-        "Acknowledgements to wait for: 0, 1 or all.",
-        "ACKS",
-        choices=("0", "1", "all", "-1"),
-        default="all",
-    ),
-    Option(
-        "compression",
-        f"Compression: {', '.join(COMPRESSIONS)}.",
-        "CODEC",
-        choices=COMPRESSIONS,
-        default="none",
-    ),
+    replace(ACKS, choices=(*ACKS.choices, "-1")),
+    COMPRESSION,
     switch("transaction", "Write all records in one transaction."),
     Option("transaction_records", "Start a new transaction after N records.", kind="number", low=1),
     Option("transactional_id", "Transactional ID; default: a new one.", "ID"),

@@ -8,7 +8,7 @@ from playhead.options.option import Option, Options, setting, switch
 SERVERS: Final = "Servers"
 FORMATS = ("table", "json", "jsonl", "csv")
 PROGRESS = ("auto", "plain", "json", "none")
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 OUTPUT = Options(
     "Output",
@@ -76,6 +76,23 @@ WARM = Options(
 )
 REGISTRY = Options(SERVERS, setting("schema_registry", "URL"))
 TIME = Options("Options", setting("timezone", "ZONE"))
+ACKS, COMPRESSION = (
+    Option(
+        "acks",
+        "Acknowledgements to wait for: 0, 1 or all.",
+        "ACKS",
+        choices=("0", "1", "all"),
+        default="all",
+    ),
+    Option(
+        "compression",
+        f"Compression: {', '.join(_COMPRESSIONS)}.",
+        "CODEC",
+        choices=_COMPRESSIONS,
+        default="none",
+    ),
+)
+"""How records are sent to a topic."""
 SANDBOX = Options(
     "Options", Option("directory", "Folder of the sandbox.", "FOLDER", flags=("--dir",))
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from playhead.options.option import Argument, Option, Options, dry_run, switch
-from playhead.options.shared import COMPRESSIONS, OPEN_TO_OTHERS, OUTPUT, TIME
+from playhead.options.shared import ACKS, COMPRESSION, OPEN_TO_OTHERS, OUTPUT, TIME
 
 _FIGURES, _ENDS = (
     Option("stats_every", "Time between statistics on stderr.", default="5s", kind="duration"),
@@ -33,20 +33,8 @@ RECORDS = Options(
 )
 SENDING = Options(
     "Delivery",
-    Option(
-        "acks",
-        "Acknowledgements to wait for: 0, 1 or all.",
-        "ACKS",
-        choices=("0", "1", "all"),
-        default="all",
-    ),
-    Option(
-        "compression",
-        f"Compression: {', '.join(COMPRESSIONS)}.",
-        "CODEC",
-        choices=COMPRESSIONS,
-        default="none",
-    ),
+    ACKS,
+    COMPRESSION,
     Option(
         "max_memory",
         "Memory for records that wait for the broker; more are dropped.",

@@ -5,6 +5,7 @@ from itertools import islice
 
 from playhead.errors import Refused
 from playhead.postgres.rows.column_types import LONGEST_NAME
+from playhead.printable import is_unicode
 from playhead.tables.columns import EXTRA, METADATA
 
 _MOST_COLUMNS = 1_600
@@ -49,10 +50,9 @@ def why_not(name: str) -> str | None:
     """Return why a name cannot be a column; None if it can."""
     if "\0" in name:
         return "has a character NUL"
-    try:
-        length = len(name.encode())
-    except UnicodeEncodeError:
+    if not is_unicode(name):
         return "has half of a surrogate pair"
+    length = len(name.encode())
     if length > LONGEST_NAME:
         return f"has {length} bytes, but the server cuts names after {LONGEST_NAME}"
     if name in _OF_THE_SERVER:

@@ -10,7 +10,7 @@ from playhead.files.formats.jsonl import bytes_as_json, bytes_from_json, headers
 from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.instant import Instant, read_point
 from playhead.kafka.produce.console_lines import BadLine
-from playhead.printable import json_text
+from playhead.printable import is_unicode, json_text
 from playhead.record import Headers
 from playhead.records import Records
 
@@ -37,12 +37,8 @@ def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[st
 
 def _dumped(decoded: Any) -> str:
     text = json.dumps(decoded, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # JSON can contain a lone surrogate, UTF-8 cannot.
-        return json.dumps(decoded)
-    return text
+    # JSON can contain a lone surrogate, UTF-8 cannot.
+    return text if is_unicode(text) else json.dumps(decoded)
 
 
 def read_document(line: bytes, number: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from playhead.cli.options import Run
 from playhead.cli.output import shown_csv, write_records, write_text
@@ -74,89 +74,74 @@ class RecordFilter:
         return True
 
 
-class Printer(Protocol):
+@dataclass(slots=True)
+class Printer:
     """An output format; `count` is how many records it has printed."""
 
-    count: int
     decoded: Decoded
-
-    def begin(self) -> None: ...
-
-    def show(self, records: Records, indexes: Sequence[int], /) -> None: ...
-
-    def end(self, scanned: int, why: str, /) -> None: ...
-
-
-@dataclass(slots=True)
-class LinePrinter:
-    """Prints records like Kafka's console consumer."""
-
-    writer: "LineWriter | FormatWriter"
-    decoded: Decoded
-    count: int = 0
+    count: int = field(default=0, init=False)
 
     def begin(self) -> None:
-        pass
+        """Print what comes before all records."""
 
     def show(self, records: Records, indexes: Sequence[int], /) -> None:
+        """Print some of the records."""
         self.count += len(indexes)
         if indexes:
-            picked = records.pick(indexes)
-            keys, values = self.decoded.as_bytes(picked)
-            write_records(self.writer.lines(picked, keys, values))
+            self.write(records.pick(indexes))
+
+    def write(self, picked: Records, /) -> None:
+        raise NotImplementedError
 
     def end(self, scanned: int, why: str, /) -> None:
-        pass
+        """Print what comes after all records."""
 
 
 @dataclass(slots=True)
-class CsvPrinter:
+class LinePrinter(Printer):
+    """Prints records like Kafka's console consumer."""
+
+    writer: "LineWriter | FormatWriter" = field(kw_only=True)
+
+    def write(self, picked: Records, /) -> None:
+        write_records(self.writer.lines(picked, *self.decoded.as_bytes(picked)))
+
+
+class CsvPrinter(Printer):
     """The columns of a `csv:` archive."""
 
-    decoded: Decoded
-    count: int = 0
+    __slots__ = ()
 
     def begin(self) -> None:
         from playhead.files.formats.csv_format import HEADER
 
         write_text(shown_csv([HEADER]))
 
-    def show(self, records: Records, indexes: Sequence[int], /) -> None:
+    def write(self, picked: Records, /) -> None:
         from playhead.files.formats.csv_format import rows_of
 
-        self.count += len(indexes)
-        if indexes:
-            picked = records.pick(indexes)
-            keys, values = self.decoded.as_bytes(picked)
-            write_text(shown_csv(rows_of(replace(picked, keys=[*keys], values=[*values]))))
-
-    def end(self, scanned: int, why: str, /) -> None:
-        pass
+        keys, values = self.decoded.as_bytes(picked)
+        write_text(shown_csv(rows_of(replace(picked, keys=[*keys], values=[*values]))))
 
 
 @dataclass(slots=True)
-class JsonPrinter:
+class JsonPrinter(Printer):
     """Prints whole records: as JSON Lines, or in one document that also says why it ends."""
 
-    decoded: Decoded
     is_document: bool = False
-    count: int = 0
     _between: str = field(default="\n", init=False)
 
     def begin(self) -> None:
         if self.is_document:
             write_text('{"records": [')
 
-    def show(self, records: Records, indexes: Sequence[int], /) -> None:
-        self.count += len(indexes)
-        if indexes:
-            picked = records.pick(indexes)
-            text = list(jsonl.lines(picked, self.decoded.as_json()))
-            if self.is_document:
-                write_text(self._between + ",\n".join(text))
-                self._between = ",\n"
-            else:
-                write_text("\n".join(text) + "\n")
+    def write(self, picked: Records, /) -> None:
+        text = list(jsonl.lines(picked, self.decoded.as_json()))
+        if self.is_document:
+            write_text(self._between + ",\n".join(text))
+            self._between = ",\n"
+        else:
+            write_text("\n".join(text) + "\n")
 
     def end(self, scanned: int, why: str, /) -> None:
         if self.is_document:
@@ -167,7 +152,7 @@ def printer(run: Run, decoded: Decoded) -> Printer:
     """Return the printer for the options."""
     _take_properties(run)
     if run.output.form == "table":
-        return LinePrinter(_line_writer(run), decoded)
+        return LinePrinter(decoded, writer=_line_writer(run))
     about_lines = ("show", "format_", "separator", "headers_separator", "header_separator", "null")
     for name in (*about_lines, "line_separator"):
         if run.values[name] is not None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.errors import BadValue
+from playhead.printable import is_unicode
 from playhead.record import Headers
 
 TOPIC_HEADER = "__playhead.source.topic"
@@ -68,14 +69,6 @@ def unsendable(headers: Headers) -> str | None:
         # The client would silently cut a name at its NUL, and crash on a lone surrogate.
         if "\0" in name:
             return f"the name of header {name!r} contains a NUL, which the client cannot send"
-        if not name.isascii() and not _is_text(name):
+        if not is_unicode(name):
             return f"the name of header {name!r} is not valid Unicode"
     return None
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
