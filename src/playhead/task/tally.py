@@ -1,6 +1,7 @@
 """Adds up what a comparison of source and target finds: counts, checksums that ignore the order, differences."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +57,7 @@ class Tally:
         self.note("extra", place, offset, text)
 
     def comparison(
-        self, slice_: Slice, extra_fields: ExtraFields, refused: tuple[int, ...]
+        self, slice_: Slice, extra_fields: ExtraFields | None = None, refused: Sequence[int] = ()
     ) -> SliceComparison:
         return SliceComparison(
             slice_,
@@ -68,6 +69,6 @@ class Tally:
             self.different + self.extra,
             self.same,
             self.unknown,
-            extra_fields=extra_fields,
-            refused=refused,
+            extra_fields=extra_fields or ExtraFields(),
+            refused=tuple(refused),
         )

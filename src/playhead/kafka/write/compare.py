@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 
 from playhead.account import Account, ErrorRule
@@ -17,9 +17,9 @@ from playhead.ledger import Entry
 from playhead.record import Headers, Slice
 from playhead.records import Records
 from playhead.source import Bounds, TopicPartition
-from playhead.target import Difference, DifferenceKind, SliceComparison
+from playhead.target import DifferenceKind, SliceComparison
 from playhead.task.dead_letter_check import named_refused
-from playhead.task.tally import SHOWN, digest_of, sum_text
+from playhead.task.tally import Tally, digest_of
 
 _SEEN_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
@@ -29,37 +29,25 @@ Digests = Mapping[int, int]
 
 
 @dataclass(slots=True)
-class _Sums:
-    """The counts and sums so far."""
+class _Sums(Tally):
+    """The counts of a slice of this partition of the source."""
 
-    slice: Slice
-    expected: int = 0
-    found: int = 0
-    expected_sum: int = 0
-    found_sum: int = 0
-    same: int = 0
-    differences: list[Difference] = field(default_factory=list)
+    source: TopicPartition = field(kw_only=True)
+    unlisted: int = 0
+    """How many missing records may be refused ones, of which the entry does not list all."""
 
     def differs(self, kind: DifferenceKind, offset: int, text: str) -> None:
-        place = self.slice.topic, self.slice.partition
-        self.differences.append(Difference(kind, *place, offset, text))
-
-    def findings(self) -> SliceComparison:
-        return SliceComparison(
-            self.slice,
-            self.expected,
-            self.found,
-            sum_text(self.expected_sum),
-            sum_text(self.found_sum),
-            tuple(self.differences[:SHOWN]),
-            len(self.differences) - self.unknown,
-            same=self.same,
-            unknown=self.unknown,
-        )
-
-    @property
-    def unknown(self) -> int:
-        return sum(each.kind == "unknown" for each in self.differences)
+        if kind == "missing" and self.unlisted > 0:
+            self.unlisted -= 1
+            kind = "unknown"
+            text += "; perhaps it was refused: the ledger does not list all refused records"
+        if kind == "unknown":
+            self.unknown += 1
+        elif kind == "extra":
+            self.extra += 1
+        else:
+            self.different += 1
+        self.note(kind, self.source, offset, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +63,18 @@ class Comparison:
     def compare(self, records: Iterable[Records]) -> SliceComparison:
         """Read the target's topics at the offsets of the entry's map, and compare the records' content."""
         map_ = OffsetMap.from_details(self.entry.details)
-        sums = _Sums(self.entry.slice)
+        sums = _Sums(source=self.entry.slice.place)
         refused = named_refused(self.entry)
         # Stands in for the account of the commit, which refused the same records.
         account = Account(self.entry.slice, ErrorRule("skip"))
         expected = self._expected(records, account, sums)
+        all_refused = refused | account.refused_offsets
+        sums.unlisted = self.entry.dead + self.entry.skipped - len(all_refused)
         for place in sorted({*expected, *((end.topic, end.partition) for end in map_.ends)}):
             there = self._there(map_, place)
             runs = [run for run in map_.runs if (run.topic, run.partition) == place]
             _Match(place, runs, there, map_.exact, sums).match(expected.get(place, {}))
-        left = self.entry.dead + self.entry.skipped - len(refused | account.refused_offsets)
-        _doubt(sums, left)
-        return sums.findings()
+        return sums.comparison(self.entry.slice)
 
     def _expected(
         self, records: Iterable[Records], account: Account, sums: _Sums
@@ -146,7 +134,6 @@ class Comparison:
         if not self.entry.skipped:
             return
         for offset in sorted(offsets):
-            sums.expected += 1
             text = "it was skipped: only the ledger shows that the cluster refused it"
             sums.differs("unknown", offset, text)
 
@@ -168,7 +155,6 @@ class _Match:
         starts = [run.source_offset for run in self.runs]
         after = -1
         for offset, digest in expected.items():
-            self.sums.expected += 1
             self.sums.expected_sum += digest
             at = bisect_right(starts, offset) - 1
             found = self._named(at, offset)
@@ -229,17 +215,6 @@ class _Match:
                         f"{topic}:{partition} offset {found} is a copy of it, but should not exist"
                     )
                     self.sums.differs("extra", run.source_offset + distance, text)
-
-
-def _doubt(sums: _Sums, unnamed: int) -> None:
-    """Count missing records as unknown if the entry lists only some of very many refused records."""
-    for index, each in enumerate(sums.differences):
-        if unnamed > 0 and each.kind == "missing":
-            text = (
-                f"{each.text}; perhaps it was refused: the ledger does not list all refused records"
-            )
-            sums.differences[index] = replace(each, kind="unknown", text=text)
-            unnamed -= 1
 
 
 def _bounds_with(source: KafkaSource, place: TopicPartition, last: int) -> Bounds | None:
