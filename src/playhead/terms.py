@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from playhead.errors import Refused
 from playhead.grammar.field_types import need_kinds, need_shallow
+from playhead.ledger import UNREADABLE
 from playhead.note import Note
 
 VERSION = 1
@@ -121,6 +122,14 @@ class Terms:
         terms = cls(**document | {"places": places})
         need_kinds(terms, "terms")
         return terms
+
+
+def terms_at(replay_id: str, where: str, text: str | bytes) -> Terms:
+    """Parse the terms of a replay found at `where`, where other programs may also have written."""
+    try:
+        return Terms.from_json(text)
+    except UNREADABLE as exc:
+        raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
 
 
 def _unpacked(packed: str) -> bytes:

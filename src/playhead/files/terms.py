@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from playhead.files import file_names
 from playhead.files.archive import Archive
 from playhead.host.faults import abort_point
-from playhead.ledger import UNREADABLE
 from playhead.note import Note
-from playhead.terms import OtherTerms, Terms, UnknownTerms, agreed, differing, without_terms
+from playhead.terms import (
+    OtherTerms,
+    Terms,
+    agreed,
+    differing,
+    terms_at,
+    without_terms,
+)
 
 
 def kept_terms(archive: Archive, replay_id: str) -> Terms | None:
@@ -71,12 +77,11 @@ def _all(archive: Archive, replay_id: str) -> list[tuple[Terms, bool]]:
     there = {*archive.store.files(file_names.replay_folder(replay_id))}
     paths = sorted(filter(file_names.is_terms, there))
     texts = archive.store.read_all(paths)
-    found = []
-    for path, text in zip(paths, texts, strict=True):
-        try:
-            is_agreed = file_names.agreed_path(path) in there
-            found += [] if text is None else [(Terms.from_json(text), is_agreed)]
-        except UNREADABLE as exc:
-            where = f"{archive.store.identity}/{path}"
-            raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
-    return found
+    return [
+        (
+            terms_at(replay_id, f"{archive.store.identity}/{path}", text),
+            file_names.agreed_path(path) in there,
+        )
+        for path, text in zip(paths, texts, strict=True)
+        if text is not None
+    ]

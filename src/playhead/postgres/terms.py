@@ -11,7 +11,7 @@ from playhead.note import Note
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.session import Session, TableName
-from playhead.terms import OtherTerms, Terms, UnknownTerms, Whereto, agreed, without_terms
+from playhead.terms import OtherTerms, Terms, Whereto, agreed, terms_at, without_terms
 
 # json, not jsonb, which rejects some texts and loses the order.
 _TABLE = """
@@ -83,13 +83,7 @@ class Replays:
             f"SELECT terms::text FROM {self._own.place.quoted} WHERE replay = $1",  # noqa: S608
             (replay_id,),
         )
-        if not found:
-            return None
-        try:
-            return Terms.from_json(found[0][0])
-        except UNREADABLE as exc:
-            where = str(self._own.place)
-            raise UnknownTerms(replay_id, where=where, reason=str(exc)) from exc
+        return terms_at(replay_id, str(self._own.place), found[0][0]) if found else None
 
     def agree(self, replay_id: str, begun: SavedTerms) -> Sequence[Note]:
         """Write the terms and create tables in one transaction; or refuse different terms."""

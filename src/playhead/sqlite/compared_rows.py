@@ -10,7 +10,7 @@ from playhead.record import Slice
 from playhead.sqlite.session import named
 from playhead.sqlite.table import REFUSED, Table
 from playhead.tables.columns import PARTITION, TOPIC
-from playhead.tables.final_rows import ExpectedRow
+from playhead.tables.compare import ExpectedRow
 from playhead.tables.json_fields import Row
 
 _OWN = ("topic", "partition", "last", "records", "slice", "refused")
@@ -25,9 +25,14 @@ class SqliteRows:
     refusals: ClassVar[tuple[type[Exception], ...]] = REFUSED
 
     def __init__(self, connection: sqlite3.Connection, table: Table) -> None:
-        self._connection, self.table = connection, table
-        self._unless = ""
-        """A condition for rows that `count_claims` leaves out."""
+        self._run, self.table = connection.execute, table
+        self._connection = connection
+        self._name = self._unless = ""
+        self._keys = [f"k{n}" for n in range(len(table.key))]
+        self._columns = {name: f"v{n}" for n, name in enumerate(table.columns)}
+        # Stands for a column that no record names, because NULL is a value.
+        self._unnamed = uuid4().bytes
+        self._place = f"{', '.join(self._keys)}, topic, partition"
 
     def held(self, key: Row, row: Row) -> list[Any]:
         all_equal = " AND ".join(f"{named(name)} COLLATE BINARY IS ?" for name in row)
@@ -41,32 +46,21 @@ class SqliteRows:
         identity = {PARTITION: span.partition, TOPIC: span.topic}
         where = {name: identity[name] for name in self.table.place[:-1]}
         conditions = "".join(f" AND {named(name)} = ?" for name in where)
-        [(count,)] = self._connection.execute(
+        [(count,)] = self._run(
             f"SELECT count(*) FROM {named(self.table.name)} t "  # noqa: S608 - quoted names
             f"WHERE _offset >= ? AND _offset < ?{conditions}{self._unless}",
             (span.from_offset, span.to_offset, *where.values()),
         )
         return int(count)
 
-
-class SqliteExpectedRows(SqliteRows):
-    """The same with a temporary table: a row for each key and partition, as the rule leaves it."""
-
-    def __init__(self, connection: sqlite3.Connection, table: Table, number: int) -> None:
-        super().__init__(connection, table)
-        self._run, self._name = connection.execute, f"playhead_final_{number}"
-        self._keys = [f"k{n}" for n in range(len(table.key))]
-        self._columns = {name: f"v{n}" for n, name in enumerate(table.columns)}
-        # Stands for a column that no record names, because NULL is a value.
-        self._unnamed = uuid4().bytes
-        self._place = f"{', '.join(self._keys)}, topic, partition"
-        values = ", ".join(
-            f"{name} DEFAULT x'{self._unnamed.hex()}'" for name in self._columns.values()
-        )
+    def begin(self, number: int) -> None:
+        self._name, unnamed = f"playhead_final_{number}", self._unnamed.hex()
+        values = ", ".join(f"{name} DEFAULT x'{unnamed}'" for name in self._columns.values())
         columns = f"{', '.join((*self._keys, *_OWN))}, {values}, PRIMARY KEY ({self._place})"
         self._run(f"CREATE TEMPORARY TABLE {self._name} ({columns}) WITHOUT ROWID")
         same = " AND ".join(
-            f"e.{own} = +t.{named(name)}" for own, name in zip(self._keys, table.key, strict=True)
+            f"e.{own} = +t.{named(name)}"
+            for own, name in zip(self._keys, self.table.key, strict=True)
         )
         self._unless = f" AND NOT EXISTS (SELECT 1 FROM {self._name} e WHERE {same})"  # noqa: S608
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.account import Account
-from playhead.ledger import UNREADABLE, Entry, entry_at
+from playhead.ledger import Entry, entry_at
 from playhead.record import Slice
 from playhead.target import AlreadyCommitted
 from playhead.task.commit_order import refuse_wrong_order
-from playhead.terms import Terms, UnknownTerms
+from playhead.terms import Terms, terms_at
 
 _MAKE = """
 CREATE TABLE IF NOT EXISTS playhead_replays (replay TEXT PRIMARY KEY, terms TEXT NOT NULL);
@@ -42,13 +42,8 @@ class Ledger:
 
     def terms(self) -> Terms | None:
         statement = "SELECT terms FROM playhead_replays WHERE replay = ?"
-        for (text,) in self._select(statement, self.replay_id):
-            try:
-                return Terms.from_json(text)
-            except UNREADABLE as exc:
-                where = "playhead_replays"
-                raise UnknownTerms(self.replay_id, where=where, reason=str(exc)) from exc
-        return None
+        found = self._select(statement, self.replay_id)
+        return terms_at(self.replay_id, "playhead_replays", found[0][0]) if found else None
 
     def keep(self, terms: Terms) -> None:
         statement = "INSERT OR REPLACE INTO playhead_replays VALUES (?, ?)"

@@ -1,6 +1,7 @@
 """Commits the slices of one replay to SQLite."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from playhead.account import Account
@@ -9,7 +10,7 @@ from playhead.host.faults import abort_point
 from playhead.ledger import ALSO_REMOVED, NOT_KEPT
 from playhead.records import Records
 from playhead.sqlite.affinity import CONVERTED, count_of
-from playhead.sqlite.compared_rows import SqliteExpectedRows, SqliteRows
+from playhead.sqlite.compared_rows import SqliteRows
 from playhead.sqlite.kept_rows import KeptRows
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import transaction
@@ -20,17 +21,11 @@ from playhead.terms import refuse_other_place
 
 
 class SqliteWriter(RowWriter[Table]):
-    """Writes through one connection; `look_up` returns a topic's table as it is now."""
+    """Writes rows and the ledger entry of a slice in one transaction."""
 
     def __init__(self, ledger: Ledger, look_up: Callable[[str], Table]) -> None:
-        super().__init__(ledger, look_up)
+        super().__init__(ledger, look_up, partial(SqliteRows, ledger.connection))
         self._ledger, self._connection = ledger, ledger.connection
-
-    def table_rows(self, table: Table) -> SqliteRows:
-        return SqliteRows(self._connection, table)
-
-    def expected_rows(self, table: Table, number: int) -> SqliteExpectedRows:
-        return SqliteExpectedRows(self._connection, table, number)
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         topic = account.slice.topic

@@ -1,12 +1,13 @@
 """Compares records with their rows, for a database that is asked for one row after another."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
+from playhead.source import TopicPartition
 from playhead.tables.json_fields import Row
 from playhead.tables.row_table import RowTable
 from playhead.target import SliceComparison
@@ -31,8 +32,26 @@ class RowLedger(Protocol):
         ...
 
 
-class TableRows(Protocol):
-    """What a comparison asks of a table; the database decides which values are equal."""
+@dataclass(frozen=True, slots=True)
+class ExpectedRow:
+    """What one partition's records of one key should have left."""
+
+    place: TopicPartition
+    last: int
+    """The offset of the record that stays."""
+    records: int
+    slice: int
+    refused: int | None
+    """A slice with a record of this key in which records were refused."""
+    row: Row
+
+
+class ComparedRows(Protocol):
+    """What comparisons ask of a table; the database decides which values are equal.
+
+    A temporary table beside it has the rows that a whole replay should have left: one for each key and
+    partition, as the rule would have left it in an empty table.
+    """
 
     refusals: ClassVar[tuple[type[Exception], ...]]
     """The errors about values that no row can have."""
@@ -46,8 +65,32 @@ class TableRows(Protocol):
         """Return the rows of a key: whether each equals `row`, and its values of the same columns."""
         ...
 
+    def claims(self, key: Row) -> Sequence[Sequence[Any]]:
+        """Return, for each row of a key, the values that identify its record."""
+        ...
+
     def count_claims(self, span: Slice) -> int:
         """Return how many rows claim offsets of a span, without those of keys that have an expected row."""
+        ...
+
+    def begin(self, number: int) -> None:
+        """Create the temporary table; the number is its own."""
+        ...
+
+    def put(self, expected: ExpectedRow) -> None:
+        """Apply the rule of the table to one more record."""
+        ...
+
+    def firsts(self) -> Mapping[int, int]:
+        """Return how many expected rows each slice has."""
+        ...
+
+    def by_key(self) -> Iterator[tuple[Row, list[ExpectedRow]]]:
+        """Return the expected rows of each key, those of different partitions in order."""
+        ...
+
+    def drop(self) -> None:
+        """Remove the temporary table."""
         ...
 
 
@@ -56,7 +99,7 @@ class Comparison:
     """Compares the records of one slice with their rows, where rows are only appended."""
 
     ledger: RowLedger
-    rows: TableRows
+    rows: ComparedRows
     entry: Entry
     tally: Tally = field(default_factory=Tally)
     missing: list[tuple[int, Row]] = field(default_factory=list)

@@ -1,15 +1,15 @@
 """Compares the rows that a whole replay should have left: for each key, the result of its records."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.record import Record, joined_spans
 from playhead.source import TopicPartition
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC
-from playhead.tables.compare import RowLedger, TableRows, excuses
+from playhead.tables.compare import ComparedRows, ExpectedRow, RowLedger, excuses
 from playhead.tables.json_fields import Row
 from playhead.target import DifferenceKind, SliceComparison
 from playhead.task.tally import Tally, digest_of
@@ -27,55 +27,15 @@ class _Slice:
     refused_now: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedRow:
-    """What one partition's records of one key should have left."""
-
-    place: TopicPartition
-    last: int
-    """The offset of the record that stays."""
-    records: int
-    slice: int
-    refused: int | None
-    """A slice with a record of this key in which records were refused."""
-    row: Row
-
-
-class ExpectedRows(TableRows, Protocol):
-    """The rows that a replay should have left in a table, in a temporary table beside it.
-
-    It has one row for each key and partition, as the rule would have left it in an empty table.
-    """
-
-    def put(self, expected: ExpectedRow) -> None:
-        """Apply the rule of the table to one more record."""
-        ...
-
-    def firsts(self) -> Mapping[int, int]:
-        """Return how many rows each slice has."""
-        ...
-
-    def by_key(self) -> Iterator[tuple[Row, list[ExpectedRow]]]:
-        """Return the rows of each key, those of different partitions in order."""
-        ...
-
-    def claims(self, key: Row) -> Sequence[Sequence[Any]]:
-        """Return, for each row of a key in the table itself, the values that identify its record."""
-        ...
-
-    def drop(self) -> None:
-        """Remove the temporary table."""
-        ...
-
-
 class FinalRows:
     """Collects the slices of a replay into one table, those of a partition in offset order.
 
     Between partitions there is no order: any of their rows of a key may be the last one.
     """
 
-    def __init__(self, ledger: RowLedger, rows: ExpectedRows) -> None:
+    def __init__(self, ledger: RowLedger, rows: ComparedRows, number: int) -> None:
         self._ledger, self._rows, self._table = ledger, rows, rows.table
+        rows.begin(number)
         self._slices: list[_Slice] = []
         self._tallies: dict[TopicPartition, Tally] = {}
         self._names: set[frozenset[str]] = set()

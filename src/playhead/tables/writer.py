@@ -1,6 +1,5 @@
 """The part of a writer of rows that is the same for every database: details of an entry, and comparisons."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -8,8 +7,8 @@ from playhead.account import Account, ErrorRule
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import MOST_REFUSED, Entry
 from playhead.records import Records
-from playhead.tables.compare import Comparison, RowLedger, TableRows
-from playhead.tables.final_rows import ExpectedRows, FinalRows
+from playhead.tables.compare import ComparedRows, Comparison, RowLedger
+from playhead.tables.final_rows import FinalRows
 from playhead.tables.row_table import RowTable, WrittenRow
 from playhead.target import SliceComparison, Writer
 from playhead.written_rows import columns_written
@@ -18,19 +17,19 @@ T = TypeVar("T", bound=RowTable)
 
 
 class RowWriter(Writer, Generic[T]):
-    """Writes through one connection; `look_up` returns a topic's table as it is now."""
+    """Writes through one connection.
 
-    def __init__(self, ledger: RowLedger, look_up: Callable[[str], T]) -> None:
-        self._look_up, self._of_replay = look_up, ledger
+    `look_up` returns a topic's table as it is now, and `rows_of` its rows.
+    """
+
+    def __init__(
+        self,
+        ledger: RowLedger,
+        look_up: Callable[[str], T],
+        rows_of: Callable[[T], ComparedRows],
+    ) -> None:
+        self._of_replay, self._look_up, self._rows_of = ledger, look_up, rows_of
         self._finals: dict[str, FinalRows] = {}
-
-    @abstractmethod
-    def table_rows(self, table: T) -> TableRows:
-        """Return the rows of a table."""
-
-    @abstractmethod
-    def expected_rows(self, table: T, number: int) -> ExpectedRows:
-        """Make an empty temporary table beside this one; the number is its own."""
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         table = self._look_up(entry.slice.topic)
@@ -40,11 +39,11 @@ class RowWriter(Writer, Generic[T]):
         extra_fields = ExtraFields.counted(names for *_, names in rows)
         wanted = ((record, row) for record, row, _ in rows if row)
         if not table.keeps_one_of_a_key:
-            comparison = Comparison(self._of_replay, self.table_rows(table), entry)
+            comparison = Comparison(self._of_replay, self._rows_of(table), entry)
             return comparison.findings(wanted, extra_fields, refused)
         if table.name not in self._finals:
-            expected = self.expected_rows(table, len(self._finals))
-            self._finals[table.name] = FinalRows(self._of_replay, expected)
+            rows_there, number = self._rows_of(table), len(self._finals)
+            self._finals[table.name] = FinalRows(self._of_replay, rows_there, number)
         self._finals[table.name].add(entry, wanted, extra_fields, refused)
         return None
 
