@@ -1,6 +1,7 @@
 """Compares the rows that one slice should have left in a table with the table's present rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from playhead.account import Account, ErrorRule
 from playhead.extra_fields import ExtraFields
@@ -44,6 +45,36 @@ def rows_by(table: OpenTable) -> Sequence[str]:
         if all(each is not None and each.is_required and each.default is None for each in columns):
             return key.columns
     return ()
+
+
+@dataclass(slots=True)
+class ComparedSlice:
+    """One slice that is compared together with others, and how often its commit may have met unknown rows."""
+
+    entry: Entry
+    place: int
+    """The number of its partition."""
+    unshown: Sequence[int]
+    """Skipped records that nothing shows to have been refused."""
+    tombstones: int = 0
+    """Skipped tombstones, which leave nothing to look for."""
+    met: int | None = None
+    """How many of its records may have left another program's row alone; None if not counted."""
+    spared: int | None = None
+    """How many of its tombstones may have spared a later row."""
+    extra_fields: ExtraFields = field(default_factory=ExtraFields)
+    refused: tuple[int, ...] = ()
+
+    def uncounted(self) -> SliceComparison:
+        """Return its comparison if the counts are with the last slice of its partition."""
+        nothing = SliceComparison(self.entry.slice, 0, 0, "", "")
+        return replace(nothing, extra_fields=self.extra_fields, refused=self.refused)
+
+
+def by_place(slices: Sequence[ComparedSlice]) -> Iterator[tuple[int, list[ComparedSlice]]]:
+    """Return the slices of each partition."""
+    for place in sorted({each.place for each in slices}):
+        yield place, [each for each in slices if each.place == place]
 
 
 def accounted(entry: Entry) -> Account:

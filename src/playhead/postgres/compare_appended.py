@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
-from playhead.postgres.compare import accounted, difference, written
+from playhead.postgres.compare import ComparedSlice, accounted, by_place, difference, written
 from playhead.postgres.merge_sql import named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
@@ -19,7 +18,6 @@ from playhead.postgres.wanted_rows import (
     make_wanted,
     row_text,
 )
-from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import Difference, SliceComparison
@@ -43,16 +41,12 @@ class AppendedRows:
         self._session, self._table = session, table
         self._fields = table.layout.fields
         self._name = f"playhead_appended_{number}"
-        self._slices: list[tuple[Entry, int, int, Sequence[int]]] = []
-        self._left_out: dict[Slice, ExtraFields] = {}
-        self._refused: dict[Slice, tuple[int, ...]] = {}
+        self._slices: list[ComparedSlice] = []
         self._places: dict[TopicPartition, int] = {}
 
     def add(self, entry: Entry, whole: Records) -> None:
         """Add the records of a slice."""
-        place = self._places.setdefault(
-            (entry.slice.topic, entry.slice.partition), len(self._places)
-        )
+        place = self._places.setdefault(entry.slice.place, len(self._places))
         unshown = Skipped(self._session, self._table, entry).unshown(whole)
         rows, account = written(entry, whole), accounted(entry)
         decoded = self._table.decode(rows, account)
@@ -66,9 +60,10 @@ class AppendedRows:
                 self._session.run(f"INSERT INTO {self._name} {chosen}")
             else:
                 self._session.run(f"CREATE TEMPORARY TABLE {self._name} AS {chosen}")
-        self._slices.append((entry, place, len(decoded.tombstones), unshown))
-        self._left_out[entry.slice] = left_out(decoded, account)
-        self._refused[entry.slice] = tuple(account.refused_offsets)
+        compared = ComparedSlice(entry, place, unshown, len(decoded.tombstones))
+        compared.extra_fields = left_out(decoded, account)
+        compared.refused = tuple(account.refused_offsets)
+        self._slices.append(compared)
 
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
@@ -76,23 +71,14 @@ class AppendedRows:
             self._session.run(f"ANALYZE {self._name}")
             by = self._by()
             self._session.run(self._by_key(by) if by else self._by_all())
-            return [each for place in self._places.values() for each in self._of_place(place)]
+            return [each for of in by_place(self._slices) for each in self._of_place(*of)]
 
-    def _of_place(self, place: int) -> Iterator[SliceComparison]:
-        slices = [each for each in self._slices if each[1] == place]
-        for entry, *_ in slices[:-1]:
-            yield SliceComparison(
-                entry.slice,
-                0,
-                0,
-                "",
-                "",
-                extra_fields=self._left_out[entry.slice],
-                refused=self._refused[entry.slice],
-            )
-        last = slices[-1][0]
-        tombstones = sum(count for _, _, count, _ in slices)
-        unshown = [offset for *_, offsets in slices for offset in offsets]
+    def _of_place(self, place: int, slices: Sequence[ComparedSlice]) -> Iterator[SliceComparison]:
+        for each in slices[:-1]:
+            yield each.uncounted()
+        last = slices[-1]
+        tombstones = sum(each.tombstones for each in slices)
+        unshown = [offset for each in slices for offset in each.unshown]
         [(expected, different, unknown, found, wanted_sum, held_sum)] = self._session.run(
             "SELECT pg_catalog.count(*) FILTER (WHERE n = 1), "  # noqa: S608
             "pg_catalog.count(*) FILTER (WHERE what IN ('missing', 'changed', 'extra')), "
@@ -108,11 +94,11 @@ class AppendedRows:
         [(same,)] = self._session.run(
             f"SELECT pg_catalog.count(*) FROM {_JUDGED} WHERE place = {place} AND n = 1 AND what IS NULL"  # noqa: S608
         )
-        differences = [self._difference(last, *row) for row in shown]
+        differences = [self._difference(last.entry, *row) for row in shown]
         table = str(self._table.place)
-        differences += [difference(last, table, offset, "unknown") for offset in unshown]
+        differences += [difference(last.entry, table, offset, "unknown") for offset in unshown]
         yield SliceComparison(
-            last.slice,
+            last.entry.slice,
             expected + tombstones + len(unshown),
             found,
             sum_text(int(wanted_sum)),
@@ -121,15 +107,14 @@ class AppendedRows:
             different,
             same=same + tombstones,
             unknown=unknown + len(unshown),
-            extra_fields=self._left_out[last.slice],
-            refused=self._refused[last.slice],
+            extra_fields=last.extra_fields,
+            refused=last.refused,
         )
 
     def _difference(self, entry: Entry, offset: int, what: str, columns: str | None) -> Difference:
         if what not in _TEXTS:
             return difference(entry, str(self._table.place), offset, what, columns)
-        place = (entry.slice.topic, entry.slice.partition)
-        return Difference("unknown", *place, offset, _TEXTS[what])
+        return Difference("unknown", *entry.slice.place, offset, _TEXTS[what])
 
     def _by(self) -> Sequence[str]:
         """Return a unique index whose columns all rows name."""

@@ -4,16 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from playhead.postgres.compare import difference
+from playhead.postgres.compare import ComparedSlice, by_place, difference
 from playhead.postgres.final_rows import (
     COUNT,
     IS_GONE,
     IS_MIXED,
     LAST,
     PLACE,
-    Compared,
     FinalRows,
-    by_place,
 )
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import AT, literal, named
@@ -86,21 +84,13 @@ class Judgement:
 
     def _of_place(
         self,
-        slices: Sequence[Compared],
+        slices: Sequence[ComparedSlice],
         tally: _Tally,
         shown: Sequence[Row],
         extra: "Counter[Slice]",
     ) -> Iterator[SliceComparison]:
         for other in slices[:-1]:
-            yield SliceComparison(
-                other.entry.slice,
-                0,
-                0,
-                "",
-                "",
-                extra_fields=other.extra_fields,
-                refused=other.refused,
-            )
+            yield other.uncounted()
         last = slices[-1].entry
         unshown = [offset for each in slices for offset in each.unshown]
         differences = [self._difference(last.slice, *row) for row in shown]

@@ -1,11 +1,9 @@
 """The rows that a whole replay should have left: for every key, the result of its last record."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
-from playhead.postgres.compare import accounted, written
+from playhead.postgres.compare import ComparedSlice, accounted, written
 from playhead.postgres.merge_sql import AT, GONE, named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
@@ -33,22 +31,6 @@ _ORDER, _FORM, _LAYER, _BITS, _AT = map(named, (ORDER, FORM, LAYER, BITS, AT))
 _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
 
 
-@dataclass(slots=True)
-class Compared:
-    """One added slice, and how often its commit may have met rows that are unknown here."""
-
-    entry: Entry
-    place: int
-    unshown: Sequence[int]
-    """Skipped records that nothing shows to have been refused."""
-    met: int | None = None
-    """How many of its records may have left another program's row alone; None if not counted."""
-    spared: int | None = None
-    """How many of its tombstones may have spared a later row."""
-    extra_fields: ExtraFields = field(default_factory=ExtraFields)
-    refused: tuple[int, ...] = ()
-
-
 class FinalRows:
     """Collects the slices of a replay, those of a partition in offset order.
 
@@ -62,7 +44,7 @@ class FinalRows:
         self._session, self._table = session, table
         self.name = f"playhead_final_{number}"
         self.key = table.habits.key
-        self.slices: list[Compared] = []
+        self.slices: list[ComparedSlice] = []
         self.places: dict[TopicPartition, int] = {}
         self.has_forms = self.has_tombstones = False
         self._is_made = False
@@ -79,7 +61,7 @@ class FinalRows:
         """Add the records of a slice."""
         place = self.places.setdefault(entry.slice.place, len(self.places))
         unshown = Skipped(self._session, self._table, entry).unshown(whole)
-        compared = Compared(entry, place, unshown)
+        compared = ComparedSlice(entry, place, unshown)
         rows, account = written(entry, whole), accounted(entry)
         decoded = self._table.decode(rows, account)
         compared.extra_fields = left_out(decoded, account)
@@ -114,7 +96,9 @@ class FinalRows:
 class _Taken:
     """One slice that is being added."""
 
-    def __init__(self, into: FinalRows, session: Session, stage: Stage, compared: Compared) -> None:
+    def __init__(
+        self, into: FinalRows, session: Session, stage: Stage, compared: ComparedSlice
+    ) -> None:
         self._into, self._session, self._stage, self._compared = into, session, stage, compared
         self._layout = into.table.layout.fields
         self._rule, self._version = into.table.habits.rule, into.table.habits.version
@@ -258,9 +242,3 @@ class _Taken:
             "SELECT coalesce(pg_catalog.sum(n), 0)::int8 FROM noted"
         )
         return int(count)
-
-
-def by_place(slices: Sequence[Compared]) -> Iterator[tuple[int, list[Compared]]]:
-    """Return the slices of each partition."""
-    for place in sorted({each.place for each in slices}):
-        yield place, [each for each in slices if each.place == place]
