@@ -74,6 +74,8 @@ def test_a_topic_by_flag_and_a_missing_or_doubled_one(
     write(kafka, timed(topic, 0, 1, 2, 3))
     read = typed("consume", "--topic", topic, "--from-beginning", "--max-messages", "2")
     assert read.stdout == "v1\nv2\n"
+    for most in ("--limit", "-n"):
+        assert typed("consume", "-t", topic, most, "2").stdout == read.stdout
     assert "Missing argument 'TOPIC…'" in typed("consume", code=2).stderr
     twice = typed("produce", topic, "--topic", "other", code=2)
     assert "TOPIC is given twice" in twice.stderr

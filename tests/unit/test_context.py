@@ -274,6 +274,12 @@ def test_without_any_context_the_way_to_make_one_is_said(places):
     assert caught.value.hint == "playhead context add NAME -b host:port"
 
 
+def test_a_number_as_context_is_told_how_to_limit_records(places):
+    with pytest.raises(UnknownContext, match="no context '10'") as caught:
+        configure({}, context="10", folder=places.folder)
+    assert "for a number of records: playhead consume --max 10" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize(
     ("text", "needed"),
     [

@@ -53,6 +53,8 @@ class UnknownContext(UsageError):
         self.nearest = tuple(get_close_matches(name, known, n=3, cutoff=0.6))
         near = f"did you mean {' or '.join(self.nearest)}? " if self.nearest else ""
         more = "playhead context list" if known else "playhead context add NAME -b host:port"
+        if name.isdecimal():  # As kcat spells a number of records.
+            more += f"; for a number of records: playhead consume --max {name}"
         super().__init__(f"no context {name!r} (chosen by {chosen_by})", hint=near + more)
 
 

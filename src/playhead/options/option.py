@@ -42,7 +42,7 @@ class _Row:
     check: Callable[[str], None] | None = None
     """Raises if a given text is invalid."""
     kafka_flags: tuple[str, ...] = ()
-    """How Kafka's own tools spell it: the command line takes these too, and the help leaves them out."""
+    """How Kafka's own tools and kcat spell it: the command line takes these too, and the help leaves them out."""
 
     @property
     def shown_name(self) -> str:
