@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from playhead.cli.records import jsonl
+from playhead.cli.records.record_format import FormatWriter
 from playhead.cli.records.record_lines import Reading, unescaped
+from playhead.errors import BadValue
 from playhead.kafka.produce.console_lines import FIELDS, BadLine, LineReader, LineWriter, Separators
 from playhead.records import Records
 
@@ -172,3 +174,12 @@ def test_separators_as_they_are_typed(text: str, meant: bytes) -> None:
 
 def test_a_separator_that_is_no_text() -> None:
     assert unescaped(os.fsdecode(b"\xff")) == b"\xff"
+
+
+def test_an_unknown_sign_of_a_format_lists_every_sign_with_its_meaning() -> None:
+    with pytest.raises(BadValue, match="--format is '%q'") as caught:
+        FormatWriter.parse("%k %q", Separators())
+    told = caught.value.needed.split(", ")
+    assert {"%t topic", "%k key", "%s value", "%T timestamp in ms", "%% a percent sign"} <= {*told}
+    for each in told:
+        FormatWriter.parse(each.split()[0], Separators())

@@ -11,6 +11,14 @@ from playhead.records import Records
 
 _FIELDS = {"t": "topic", "p": "partition", "o": "offset", "T": "timestamp", "D": "time"}
 _FIELDS |= {"h": "headers", "k": "key", "s": "value", "K": "key", "S": "value"}
+_MEANINGS = {
+    **{sign: field for sign, field in _FIELDS.items() if sign not in "TDKS"},
+    "T": "timestamp in ms",
+    "D": "time in UTC",
+    "K": "length of the key",
+    "S": "length of the value",
+    "%": "a percent sign",
+}
 _LENGTHS = "KS"
 _TOKENS = re.compile("%(.?)", re.DOTALL)
 _NO_LENGTH = b"-1"
@@ -37,7 +45,7 @@ class FormatWriter:
                 signs.append(sign)
                 texts.append("")
             else:
-                needed = f"%% or one of {' '.join(f'%{known}' for known in _FIELDS)}"
+                needed = ", ".join(f"%{known} {field}" for known, field in _MEANINGS.items())
                 raise BadValue("--format", found=token[0], needed=needed)
         texts[-1] += text[begin:]
         return cls([unescaped(part) for part in texts], signs, separators)
