@@ -115,6 +115,7 @@ def test_what_a_group_has_still_to_read(
         }
     missing = on_sandbox("consume", topic, "--group", f"{topic}-none", code=2)
     assert missing.stdout == b""
+    assert b"without it, everything is read; `playhead groups list`" in missing.stderr
 
 
 def test_records_in_a_format_as_csv_and_with_times_that_people_read(

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _TELL_TROUBLE_EVERY_S = 15.0
 _FROM_NOW = "from now on"
+_NO_GROUP_NEEDED = (
+    "--group starts at the offsets that a group has committed, and consume joins no group: without it, "
+    "everything is read; `playhead groups list` lists the groups"
+)
 _STARTS = ("from_", "last", "offsets", "tail", "group")
 """Options that say where to begin, of which one counts."""
 
@@ -180,7 +184,7 @@ def _from_group(
     from playhead.kafka.read.scan import from_offsets
 
     with Admin(source.connection) as admin:
-        need_groups(admin, [group])
+        need_groups(admin, [group], hint=_NO_GROUP_NEEDED)
         offsets = {place: held.offset for place, held in committed(admin, group).items()}
     return from_offsets(source, offsets, group=group, is_open=is_open)
 

@@ -161,12 +161,12 @@ def delete(admin: Admin, group: str) -> None:
         asked[group].result(admin.timeout_s)
 
 
-def need_groups(admin: Admin, groups: Iterable[str]) -> None:
-    """Return if the cluster has all of these groups."""
+def need_groups(admin: Admin, groups: Iterable[str], *, hint: str | None = None) -> None:
+    """Return if the cluster has all of these groups; the hint tells what the command would do with one."""
     names = [each.group for each in listed(admin)]
     for group in groups:
         if group not in names:
-            raise NoSuchGroup(group, existing=names)
+            raise NoSuchGroup(group, existing=names, hint=hint)
 
 
 def _group(found: Any) -> Group:
