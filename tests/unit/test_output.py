@@ -238,6 +238,30 @@ def test_progress_on_a_terminal_is_one_line_that_moves(monkeypatch, term, moves)
     assert not moves or text.endswith(" \r")
 
 
+@pytest.mark.parametrize(
+    ("columns", "drawn"),
+    [
+        (120, "replay a: #######.............  36 %  1,809 of 5,000 offsets  361/s, at 2021-08-04"),
+        (72, "replay a: ###......  36 %  1,809 of 5,000 offsets  361/s, at 2021-08-04"),
+        (66, "replay a:  36 %  1,809 of 5,000 offsets  361/s, at 2021-08-04"),
+        (60, "replay a: ####........  36 %  1,809 of 5,000 offsets  361/s"),
+        (30, "replay a: ####.........  36 %"),
+        (8, "replay "),
+    ],
+)
+def test_progress_on_a_narrow_terminal_gives_up_its_bar_and_whole_parts(
+    monkeypatch, columns, drawn
+):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    progress = Output().progress("replay a")
+    progress.count("361/s, at 2021-08-04", 1_809, 5_000)
+    progress.close()
+    assert terminal.getvalue().split("\r")[1] == drawn
+
+
 def test_progress_of_nothing_does_not_divide_by_it(capsys):
     Output().progress("fetching")("nothing", 0, 0)
     assert "fetching" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,9 @@ from playhead.printable import indented, json_text, one_line, printable
 Row = Mapping[str, Any]
 _PLAIN_EVERY_S = 2.0
 _SAME_AGAIN_AFTER_S = 15.0
-_BAR_CELLS = 20
+_BAR_CELLS, _LEAST_BAR_CELLS = 20, 5
+# What progress tells has these between its parts; "1,000" is one part.
+_BETWEEN_PARTS = re.compile("  |, ")
 
 
 class ReaderGone(Exception):
@@ -82,7 +85,7 @@ class Progress:
         is_last = done >= total
         if self._form == "line":
             text = f"{_share(done, total)}  {_mb(done)} of {_mb(total)}  {step}"
-            self._line(f"{self._what}: {_bar(done, total)} {text}")
+            self._line(done, total, text)
         elif self._form != "none" and (is_last or self._now() - self._last >= _PLAIN_EVERY_S):
             self._last = self._now()
             if self._form == "json":
@@ -95,7 +98,7 @@ class Progress:
         is_last = done >= total
         text = f"{_share(done, total)}  {done:,} of {total:,} offsets  {step}"
         if self._form == "line":
-            self._line(f"{self._what}: {_bar(done, total)} {text}")
+            self._line(done, total, text)
         elif self._form != "none" and self._is_time(done, is_last):
             self._last, self._told = self._now(), done
             if self._form == "json":
@@ -109,10 +112,14 @@ class Progress:
             return self._now() - self._last >= _SAME_AGAIN_AFTER_S
         return is_last or self._now() - self._last >= _PLAIN_EVERY_S
 
-    def _line(self, text: str) -> None:
+    def _line(self, done: int, total: int, text: str) -> None:
         import shutil
 
-        _drawn.draw(one_line(text)[: shutil.get_terminal_size().columns - 1])
+        head, width = one_line(f"{self._what}: "), shutil.get_terminal_size().columns - 1
+        text = _fitted(one_line(text), width - len(head))
+        cells = min(_BAR_CELLS, width - len(f"{head}{text} "))
+        bar = f"{_bar(done, total, cells)} " if cells >= _LEAST_BAR_CELLS else ""
+        _drawn.draw(f"{head}{bar}{text}"[:width])
 
     def close(self) -> None:
         """End the terminal's line."""
@@ -211,12 +218,18 @@ def _share(done: int, total: int) -> str:
     return f"{100 * min(done, total) // max(total, 1):3d} %"
 
 
-def _bar(done: int, total: int) -> str:
+def _fitted(text: str, width: int) -> str:
+    """Return the text without the last parts that the width has no room for, so that no word is cut."""
+    ends = [found.start() for found in _BETWEEN_PARTS.finditer(text) if found.start() <= width]
+    return text if len(text) <= width else text[: max(ends, default=0) or width]
+
+
+def _bar(done: int, total: int, width: int) -> str:
     """Return a progress bar; of characters that every terminal has, if it is not one of UTF-8."""
     is_unicode = (sys.stderr.encoding or "").lower().replace("-", "") == "utf8"
     full, empty = ("█", "░") if is_unicode else ("#", ".")
-    cells = _BAR_CELLS * min(done, total) // max(total, 1)
-    return full * cells + empty * (_BAR_CELLS - cells)
+    cells = width * min(done, total) // max(total, 1)
+    return full * cells + empty * (width - cells)
 
 
 def _mb(count: int) -> str:
