@@ -67,3 +67,10 @@ def test_short_help_is_the_same_as_long_help():
         for flag in ("--help", "-h")
     )
     assert long == short
+
+
+@pytest.mark.parametrize("word", ["--reset-offsets", "reset-offsets"])
+def test_a_command_by_the_name_of_kafkas_flag(word):
+    """Otherwise the nearest name would be suggested, and delete-offsets is nearer than reset."""
+    answer = CliRunner().invoke(app, ["groups", word, "--help"], prog_name="playhead", env=TERMINAL)
+    assert answer.stdout.startswith("Usage: playhead groups reset ")

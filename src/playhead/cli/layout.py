@@ -59,12 +59,14 @@ class Group(click.Group):
     """Commands in the given order, each with its first sentence."""
 
     kafka_flags: Mapping[str, str] = MappingProxyType({})
-    """Flags of Kafka's own tool, each with the command that it names."""
+    """Flags of Kafka's own tool, each with the command that it names, also without its dashes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         flag = next((arg for arg in args if arg in self.kafka_flags), None)
         if flag is not None and args[0] not in self.commands:
             args = [self.kafka_flags[flag], *(arg for arg in args if arg != flag)]
+        elif args and args[0] not in self.commands and f"--{args[0]}" in self.kafka_flags:
+            args = [self.kafka_flags[f"--{args[0]}"], *args[1:]]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
