@@ -13,6 +13,7 @@ import pytest
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Refused
 from playhead.gaps.gap import Gaps
+from playhead.gaps.missing import NoKeyColumns
 from playhead.gaps.search import GapFinder, GapQuery
 from playhead.postgres import offsets_held
 from playhead.postgres.offsets_held import NoOffsets, TooManyGaps
@@ -293,6 +294,13 @@ def test_what_cannot_be_told_is_refused(
     assert "--by key --key car,seq;" in (caught.value.hint or "")
     with pytest.raises(Refused, match="there is no table"):
         look(store, tape, f"{store.schema}.no")
+    for key in ("PRIMARY KEY (car, seq)", "UNIQUE (car, seq), PRIMARY KEY (_partition, _offset)"):
+        table = store.table(
+            f"_partition int, _offset bigint, car text, seq int, {key}", new_name("k")
+        )
+        with pytest.raises(NoKeyColumns) as keyless:
+            look(store, tape, table, by="key")
+        assert "--by key --key car,seq;" in (keyless.value.hint or "")
     other = servers.laps(4)
     with pytest.raises(Refused, match="cannot be distinguished"):
         look(store, f"{tape},{other}", store.table("_partition int, _offset bigint", "b"))
@@ -353,7 +361,7 @@ def test_the_command_says_what_is_missing(
         (("--dry-run",), "add --replay"),
         (("--settle", "soon"), "--settle"),
         (("--by", "eye"), "offsets or key or ledger"),
-        (("--by", "key"), "--by key --key car,seq"),
+        (("--by", "key"), "--by key --key COLS;"),
     ],
 )
 def test_words_that_say_nothing_are_refused(
@@ -363,6 +371,18 @@ def test_words_that_say_nothing_are_refused(
     done = playhead("gaps", f"kafka:{tape}", f"postgres:{table}", *words, **store.environment())
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_by_key_what_the_database_can_tell_is_told_before_the_engine_starts(
+    store: Deck, tape: str, playhead: Playhead
+) -> None:
+    words = ("gaps", f"kafka:{tape}", "--by", "key", "--key", "seq")
+    away = {**store.environment(), "DATABASE_URL": "postgresql://127.0.0.1:1/none"}
+    done = playhead(*words, f"postgres:{store.table(COLUMNS)}", **away)
+    assert (done.returncode, "check DATABASE_URL" in done.stderr) == (1, True), done.stderr
+    gone = playhead(*words, f"postgres:{store.schema}.no", **store.environment())
+    assert (gone.returncode, "there is no table" in gone.stderr) == (6, True), gone.stderr
+    assert "the engine" not in done.stderr + gone.stderr
 
 
 # --- compaction

@@ -38,6 +38,17 @@ class OtherLedger(Refused):
         )
 
 
+class NoKeyColumns(UsageError):
+    """A comparison by key without columns; the hint names those of the table's own key."""
+
+    def __init__(self, key: Sequence[str] = ()) -> None:
+        self.key = tuple(key)
+        super().__init__(
+            "--by key needs the columns that identify a row",
+            hint=f"add them: --by key --key {','.join(key) or 'COLS'}; and --time COL if the time belongs to them",
+        )
+
+
 @dataclass(slots=True)
 class MissingOffsets:
     """Offsets that the target lacks, in order, whether or not the log has a record there."""
@@ -262,10 +273,7 @@ def columns_of(request: Request, time_column: str | None) -> tuple[str, ...]:
     """Return the columns that identify rows; refuse if none are given."""
     key = request.spec.table.key
     if not key:
-        raise UsageError(
-            "--by key needs the columns that identify a row",
-            hint="add them: --by key --key car,seq; and --time COL if the time belongs to them",
-        )
+        raise NoKeyColumns()
     return (*key, *((time_column,) if time_column else ()))
 
 

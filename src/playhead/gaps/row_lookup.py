@@ -67,7 +67,8 @@ class RowLookup:
         reports = self.run_job(job) if tasks else []
         away = next((report["away"] for report in reports if report["away"]), None)
         if away is not None:
-            raise Unavailable(f"could not read everything: {away}", hint="try again")
+            hint = "try again; `playhead doctor` tests the connections"
+            raise Unavailable(f"could not read everything: {away}", hint=hint)
         findings = [finding for report in reports for finding in report["findings"]]
         _need_all(pieces, [Slice(**each["slice"]) for each in findings])
         runs = {

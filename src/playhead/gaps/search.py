@@ -18,6 +18,7 @@ from playhead.gaps.log_start import (
 )
 from playhead.gaps.missing import (
     MissingOffsets,
+    NoKeyColumns,
     by_ledger,
     by_offsets,
     columns_of,
@@ -110,7 +111,7 @@ class GapFinder:
             self.looked = (*self.looked, where_the_records_are(source, bounds))
         self._way = way_of(request, self.question.by, self._has_offsets)
         if self._way == "key":
-            columns_of(request, self.question.time_column)
+            self._need_table()
 
     def find(self) -> Gaps:
         """Return what is missing now."""
@@ -242,6 +243,15 @@ class GapFinder:
         return RowLookup(
             self.ends, self.facts, engine.run_job, engine.slots, table, is_transformed, in_time
         )
+
+    def _need_table(self) -> None:
+        """Ask the database before the engine starts, which takes seconds; without key columns, refuse."""
+        target, key = self.ends.target, self.question.request.spec.table.key
+        inventory_of(target).columns_there(self._topics(), key)
+        if not key:
+            known = facts_of_tables(target, self._topics()).keys.values()
+            own = [each for keys in known for each in keys if not set(each) <= {*_PLACE}]
+            raise NoKeyColumns(tuple(own[0]) if own else ())
 
     def _has_offsets(self) -> bool:
         return inventory_of(self.ends.target).has_offsets(self._topics())

@@ -270,7 +270,10 @@ GAPS = Options(
         kind="duration",
     ),
     Option(
-        "by", "How to compare: offsets, key or ledger; default: the first that is possible.", "WAY"
+        "by",
+        "How to compare: offsets, key or ledger; default: a table by its offsets, or by --key if it has none; "
+        "other targets by their ledger.",
+        "WAY",
     ),
     Option(
         "time_column",

@@ -194,7 +194,8 @@ def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
     """Combine the reports of a comparing job."""
     away = next((report["away"] for report in reports if report["away"]), None)
     if away is not None:
-        raise Unavailable(f"could not read everything: {away}", hint="try again")
+        hint = "try again; `playhead doctor` tests the connections"
+        raise Unavailable(f"could not read everything: {away}", hint=hint)
     findings = [finding for report in reports for finding in report["findings"]]
     # Only what was compared counts, not what the ledger claims.
     compared = [Slice(**finding["slice"]) for finding in findings]
