@@ -68,8 +68,8 @@ class Endpoint:
         _refuse_password(text)
         scheme, colon, rest = text.partition(":")
         if not colon:
-            reason = "it names no system"
-            raise BadEndpoint(text, reason=reason, hint=f"write kafka:{text} for a topic")
+            way = f"write kafka:{text} for a topic, postgres:{text} for a table"
+            raise BadEndpoint(text, reason="it names no system", hint=way)
         system = systems.system_named(scheme)
         if system is None:
             near = get_close_matches(scheme, systems.schemes(), n=1)

@@ -46,7 +46,7 @@ def test_it_is_understood_and_reads_back_the_same(text, meant):
 
 
 REFUSED = [
-    ("orders", "it names no system", "write kafka:orders for a topic"),
+    ("orders", "it names no system", "write kafka:orders for a topic, postgres:orders for a table"),
     ("", "it names no system", "kafka:"),
     ("kafak:orders", "there is no system 'kafak' here", "did you mean kafka:orders?"),
     ("jsonl:x", "there is no system 'jsonl' here", "did you mean json:x?"),
