@@ -42,7 +42,9 @@ class TestWithoutARule:
         with pytest.raises(ConflictFound) as caught:
             table.commit(valued((1, "a"), (2, "b"), (3, "c"), start=10), rule="skip")
         assert "cars:0 offset 11 has the key of an existing row" in str(caught.value)
-        assert "--on-conflict" in (caught.value.hint or "")
+        assert "--on-conflict ignore leaves the row, newer or update change it" in (
+            caught.value.hint or ""
+        )
         assert held(table) == {2: "there"}
         assert len(table.target.entries("7f3a")) == 1
 

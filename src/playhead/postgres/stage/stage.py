@@ -69,7 +69,7 @@ class ConflictFound(PlayheadError):
         self.place, self.table, self.reason = place, table, reason
         super().__init__(
             f"{place} has the key of an existing row in table {table}: {reason}",
-            hint="choose a rule: --on-conflict ignore, newer, update or error",
+            hint="--on-conflict ignore leaves the row, newer or update change it, error rejects the record",
         )
 
 
