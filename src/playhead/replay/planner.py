@@ -15,6 +15,7 @@ from playhead.records import Records
 from playhead.replay import samples as sampling
 from playhead.replay.assemble import Wiring
 from playhead.replay.decode import Sampled, sampled
+from playhead.replay.estimate import LEAST_RECORDS
 from playhead.replay.plan_notes import expired, future, timestamps, unstable
 from playhead.request import Request
 from playhead.source import Bounds, HasTransactions, Source, SourceFacts, TopicFacts, TopicPartition
@@ -157,7 +158,8 @@ class Planner:
         if self.known_rate:
             told = f"the work of comparable runs here: {self.known_rate:,.0f} records/s, without the engine's start"
             return Estimate(records, size, records / self.known_rate, told)
-        told = f"an assumed rate of {_GUESSED_RATE:,} records/s; no earlier run here to go by"
+        told = f"an assumed rate of {_GUESSED_RATE:,} records/s"
+        told += f"; no comparable run of {LEAST_RECORDS:,} records here yet"
         return Estimate(records, size, records / _GUESSED_RATE, told)
 
 
