@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.host.clock import Backoff, SystemClock, sleep_unless, wait_until
+from playhead.replay.patience import Patience
 from playhead.testing import ManualClock
 
 
@@ -125,3 +126,12 @@ def test_the_first_wait_may_be_none_at_all():
 def test_a_sleep_ends_with_its_time_or_with_a_stop():
     assert sleep_unless(lambda: False, 0.01) is False
     assert sleep_unless(lambda: True, 60) is True
+
+
+def test_a_wait_for_a_server_says_how_long_it_still_takes():
+    patience = Patience(120.0)
+    assert patience.left_s == 120.0
+    waited = patience.take() + patience.take()
+    assert patience.left_s == 120.0 - waited
+    assert patience.heed(done=7)
+    assert patience.left_s == 120.0

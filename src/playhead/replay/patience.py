@@ -21,6 +21,11 @@ class Patience:
     def is_over(self) -> bool:
         return self.waited_s + self.backoff.next_s > self.most_s
 
+    @property
+    def left_s(self) -> float:
+        """How long it still waits, if nothing moves."""
+        return max(self.most_s - self.waited_s, 0.0)
+
     def heed(self, done: int) -> bool:
         """Note the progress; start over with short waits if there is any."""
         if done == self.done:

@@ -224,7 +224,8 @@ class Runner:
                 hint=f"when it is back: playhead resume {self.plan.replay_id}",
             )
         seconds = patience.take()
-        self.say(f"waiting {seconds:g} s, then continuing from the ledger: {away}")
+        told = f"waiting {seconds:g} s (at most {patience.left_s:.0f} s more without progress)"
+        self.say(f"{told}, then continuing from the ledger: {away}")
         if sleep_unless(self.journal.stop_file(self.plan.replay_id).exists, seconds):
             self._stop_if_asked()
 
