@@ -132,6 +132,12 @@ def test_the_front_page_is_short_and_has_the_two_commands():
     assert "\nmake test " in page
 
 
+def test_the_front_page_says_how_to_install_a_clone_and_compare_a_table_without_offsets():
+    page = read(ROOT / "README.md")
+    assert "pip install '.[local]'" in page
+    assert "--by key --key id" in page
+
+
 def test_the_front_page_shows_the_stored_transcript_whole():
     shown = re.findall(
         r"^```console\n(.*?)^```$", read(ROOT / "README.md"), re.MULTILINE | re.DOTALL
