@@ -132,6 +132,15 @@ def test_a_table_without_a_column_for_values_is_not_made(deck: Deck) -> None:
     assert columns == {"value"}
 
 
+def test_the_plan_of_a_new_table_tells_which_values_are_not_json(deck: Deck) -> None:
+    mixed = tape(deck, [{"seq": 0}, b"lap 1", {"seq": 2}])
+    plan = deck.plan(f"kafka:{mixed}", f"postgres:{deck.schema}.mixed", create=True).plan
+    told = [note.text for note in plan.notes if note.code == "target-values-not-json"]
+    assert [
+        each.startswith(f"{mixed}: 1 of 3 sampled values are not JSON objects") for each in told
+    ] == [True]
+
+
 def test_a_table_that_takes_nothing_of_a_value_is_refused(deck: Deck) -> None:
     topic, texts = tape(deck, [{"seq": 0, "car": "a"}]), tape(deck, [b"lap 1"])
     other, bare = deck.table("speed int, _offset bigint"), deck.table("_offset bigint", "bare")

@@ -124,9 +124,7 @@ def notes_of_layout(
         raise Refused(
             f"values of {topic} cannot be taken apart: {seen.not_json}", hint=_DECODE_WHOLE
         )
-    if seen.unreadable:
-        text = f"{topic}: {seen.not_json}; --on-error applies to such records"
-        yield Note("target-values-not-json", text)
+    yield from notes_of_values(topic, decode, look)
     has_fields = any(seen.fields) and layout.extra is None
     if has_fields and not (_fits(layout, look.of(topic)) or _fits(layout, look.wider().of(topic))):
         columns = _listed(each.name for each in layout.values)
@@ -135,6 +133,14 @@ def notes_of_layout(
             f"the values. Fields: {_listed(seen.fields)}; columns: {columns}",
             hint="--select gives fields other names; --extra-fields COLUMN stores all in a column of type jsonb",
         )
+
+
+def notes_of_values(topic: str, decode: str, look: InspectRequest) -> Iterator[Note]:
+    """Return a note if some of the sampled values cannot be taken apart."""
+    seen = SampledValues.of(look.of(topic)) if decode == "json" else SampledValues()
+    if seen.unreadable:
+        text = f"{topic}: {seen.not_json}; --on-error applies to such records"
+        yield Note("target-values-not-json", text)
 
 
 def _fits(layout: Layout, samples: Iterable[Records]) -> bool:

@@ -8,14 +8,13 @@ from typing import Any
 from playhead.errors import Refused, Unavailable
 from playhead.ledger import Entry
 from playhead.note import Note
-from playhead.postgres import offsets_held, storage
+from playhead.postgres import no_values, offsets_held, storage
 from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, table_for
 from playhead.postgres.empty_shell import EmptyShells
 from playhead.postgres.inspect import Subject, refuse, refuse_extra_column
 from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
-from playhead.postgres.no_values import notes_of_layout, refuse_nothing_to_infer, refuse_place
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
 from playhead.postgres.rows.column_layout import Layout, layout_of
 from playhead.postgres.session import Session, TableName, open_copy_session, open_session
@@ -89,11 +88,12 @@ class PostgresTarget(Target):
                     wanted = self._new_table(session, place, topic, look)
                     if table is None or shells.is_other(table, wanted):
                         tables.setdefault(place, replace(wanted, replaces=table is not None))
+                        notes += no_values.notes_of_values(topic, self.decode, look)
                         continue
                 if table is not None:
                     layout = layouts[place] = self._layout(table)
                     refuse_extra_column(layout, self._extra_column)
-                    notes += notes_of_layout(layout, topic, self.decode, look)
+                    notes += no_values.notes_of_layout(layout, topic, self.decode, look)
                     others = [each for each in places if each != topic and places[each] == place]
                     count = look.partitions[topic]
                     samples, habits = look.of(topic), self._habits(table)
@@ -120,11 +120,11 @@ class PostgresTarget(Target):
         self, session: Session, place: TableName, topic: str, look: InspectRequest
     ) -> NewTable:
         """The table to create for such records; refused where it would have no column for values."""
-        refuse_place(session, place)
+        no_values.refuse_place(session, place)
         samples = look.of(topic)
         kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
         if self.decode == "json" and self._extra_column is None and not kinds:
-            refuse_nothing_to_infer(place, topic, samples)
+            no_values.refuse_nothing_to_infer(place, topic, samples)
         extra, is_whole = self._extra_column, self.decode != "json"
         return table_for(place, samples, self.key or (), kinds, extra, is_whole=is_whole)
 
