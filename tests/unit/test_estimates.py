@@ -93,13 +93,13 @@ def entry(last_ms: int | None) -> Entry:
     return Entry(Slice(TOPIC, 0, 0, 100), 1, 1, first_ms=last_ms, last_ms=last_ms)
 
 
-def test_progress_says_that_the_engine_starts_and_then_the_rate_of_the_work():
+def test_progress_says_that_nothing_is_committed_and_then_the_rate_of_the_work():
     clock = Clock()
     text = ProgressText(clock)
-    assert text(500, 2_000, []) == "starting the engine"
+    assert text(500, 2_000, []) == "waiting for the first commit"
     assert ProgressText(clock)(2_000, 2_000, []) == "nothing is left to do"
     clock.at = 15.0
-    assert text(500, 2_000, []) == "starting the engine"
+    assert text(500, 2_000, []) == "waiting for the first commit"
     clock.at = 17.0
     assert text(1_500, 2_000, [entry(1_600_000_000_000)]) == "500/s, at 2020-09-13T12:26:40.000Z"
 

@@ -44,7 +44,7 @@ class ProgressText:
         now_s = self._now()
         if self._idle is None or done == self._idle[1]:
             self._idle = (now_s, done)
-            return "starting the engine" if done < total else "nothing is left to do"
+            return "waiting for the first commit" if done < total else "nothing is left to do"
         took_s = now_s - self._idle[0]
         rate = (done - self._idle[1]) / took_s if took_s > 0 else 0.0
         # A record without a time has -1, and 1969 is no time of it.
