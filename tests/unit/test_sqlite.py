@@ -325,6 +325,44 @@ def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:
     assert known.value.hint == "columns of t: a, _partition, _offset"
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        pytest.param(r'{"a\u0000": 1}', r"field 'a\x00' has a character NUL", id="nul"),
+        pytest.param(r'{"\ud800": 1}', r"field '\ud800' has half of a surrogate pair", id="half"),
+        pytest.param('{"a": 1, "A": 2}', "field 'A' is to SQLite the same name as 'a'", id="case"),
+        pytest.param(
+            '{"_Key": 1}', "'_Key' is to SQLite the same name as '_key'", id="of-a-record"
+        ),
+        pytest.param(
+            json.dumps({f"c{n}": 1 for n in range(1_985)}),
+            "1,985 columns: with those for the record itself, the maximum is 1,990",
+            id="columns",
+        ),
+    ],
+)
+def test_fields_that_can_be_no_columns_are_refused_in_the_plan(
+    tmp_path: Path, value: str, told: str
+) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
+    record = Record("t", 0, 0, 1, TimestampType.CREATE_TIME, None, value.encode())
+    seen = InspectRequest(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [Records.of([record])])
+    with pytest.raises(Refused, match="table t cannot have") as caught:
+        target.inspect(seen)
+    assert told in caught.value.message
+    assert "--extra-fields COLUMN" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("rule", [None, "ignore"])
+def test_as_many_fields_as_columns_can_be_are_written_and_compared(
+    tmp_path: Path, rule: str | None
+) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True, on_conflict=rule))
+    wide = {f"c{n}": n for n in range(1_982)} | {"ä": 1, "Ä": 2, "_offset": 9}
+    assert written(target, json.dumps(wide).encode())["same"] == 1
+    assert rows(tmp_path / "a.db", "SELECT c1981, ä, Ä, _offset FROM t") == [(1981, 1, 2, 0)]
+
+
 def test_a_record_without_its_key_is_no_row_that_comes_again_and_again(tmp_path: Path) -> None:
     rules = TableRules(key=("id",), on_conflict="update", create=True)
     target = SqliteTarget(str(tmp_path / "a.db"), "t", rules)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from playhead.record import Slice
-from playhead.sqlite.session import named
+from playhead.sqlite.session import all_of, named
 from playhead.sqlite.table import REFUSED, Table
 from playhead.tables.columns import PARTITION, TOPIC
 from playhead.tables.compare import ExpectedRow
@@ -35,7 +35,7 @@ class SqliteRows:
         self._place = f"{', '.join(self._keys)}, topic, partition"
 
     def held(self, key: Row, row: Row) -> list[Any]:
-        all_equal = " AND ".join(f"{named(name)} COLLATE BINARY IS ?" for name in row)
+        all_equal = all_of(f"{named(name)} COLLATE BINARY IS ?" for name in row)
         columns = [all_equal, *map(named, row)]
         return self.table.select(self._connection, columns, key, *row.values())
 

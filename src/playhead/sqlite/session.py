@@ -1,7 +1,7 @@
 """Connections to a database file, transactions, and the translation of SQLite's errors."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from playhead.host.folders import exposed
 
 # A writer locks the whole file while it inserts a slice.
 _WAITS_S = 60
+_GROUP = 100
 # EXTRA: a commit survives a power failure. MEMORY: records are never written to temporary files.
 _SETTINGS = (
     "synchronous = EXTRA",
@@ -61,3 +62,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def named(name: str) -> str:
     """Quote a name for use in a statement."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def all_of(conditions: Iterable[str]) -> str:
+    """Join conditions by AND, in groups: SQLite refuses an expression of a thousand levels."""
+    listed = list(conditions)
+    groups = (listed[at : at + _GROUP] for at in range(0, len(listed), _GROUP))
+    return " AND ".join(f"({' AND '.join(group)})" for group in groups)

@@ -16,10 +16,12 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.sqlite.affinity import count_of
+from playhead.sqlite.column_names import refuse_fields
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import database_file, named, open_database, transaction
 from playhead.sqlite.table import Table, read_table
 from playhead.sqlite.writer import SqliteWriter
+from playhead.tables.columns import METADATA
 from playhead.tables.target import RowTarget
 from playhead.target import Inspection, InUse, Writer
 from playhead.terms import Terms, agreed, without_terms
@@ -142,6 +144,11 @@ class SqliteTarget(RowTarget[sqlite3.Connection, Table]):
         if count := count_of(connection, table.name, rows):
             text = f"{count:,} of the sampled records have values that declared types of {table.name} change, as "
             yield Note("target-values-converted", f"{text}007 in an INTEGER column becomes 7")
+
+    def refuse_columns(self, document: Mapping[str, Any]) -> None:
+        beside = [*filter(None, [self.rules.extra_column]), *METADATA]
+        fields = [name for name in document["columns"] if name not in beside]
+        refuse_fields(document["table"], fields, beside=beside)
 
     def creating(self, document: Mapping[str, Any]) -> str:
         columns, key = (", ".join(map(named, document[each])) for each in ("columns", "key"))

@@ -57,6 +57,9 @@ class RowTarget(Target, Generic[C, T]):
     def creating(self, document: Mapping[str, Any]) -> str:
         """Return the statement that creates a table of the plan; every name of the plan is quoted."""
 
+    def refuse_columns(self, document: Mapping[str, Any]) -> None:
+        """Refuse a new table with columns that the database cannot have."""
+
     # --- what they have in common
 
     def inspect(self, request: InspectRequest, /) -> Inspection:
@@ -73,6 +76,7 @@ class RowTarget(Target, Generic[C, T]):
                 elif self.rules.create:
                     request = request.wider()
                     document = new_table(name, request.of(topic), self.rules)
+                    self.refuse_columns(document)
                     created.setdefault(name, document)
                     columns, key = dict.fromkeys(document["columns"], ""), tuple(document["key"])
                     tables[topic] = RowTable(name, columns, key, "", self.rules)
