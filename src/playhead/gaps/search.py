@@ -250,7 +250,7 @@ class GapFinder:
         inventory_of(target).columns_there(self._topics(), key)
         if not key:
             known = facts_of_tables(target, self._topics()).keys.values()
-            own = [each for keys in known for each in keys if not set(each) <= {*_PLACE}]
+            own = [each for keys in known for each in keys if not set(each) <= {*PLACE}]
             raise NoKeyColumns(tuple(own[0]) if own else ())
 
     def _has_offsets(self) -> bool:
