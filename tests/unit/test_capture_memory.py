@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -18,10 +19,10 @@ import playhead.capture.proxy
 import playhead.capture.relay
 from playhead.capture import frame_memory
 from playhead.capture.address_rewrite import rewritten
-from playhead.capture.protocol import METADATA
+from playhead.capture.protocol import FETCH, METADATA
 from playhead.host.clock import SystemClock, wait_until
 from tests.fix_commands import COMMAND
-from tests.kafka_bytes import set_of
+from tests.kafka_bytes import response_frame, set_of
 from tests.unit.test_capture_proxy import (
     WITHIN_S,
     Bench,
@@ -63,6 +64,14 @@ def test_who_sends_byte_after_byte_while_memory_is_full_is_ended(bench, monkeypa
     counts, _ = bench.ended(proxy)
     assert any("not complete after 1 s" in each for each in counts.troubles)
     assert any("fill the memory (--max-memory)" in each for each in counts.troubles)
+
+
+def fetched(records: bytes) -> dict[str, Any]:
+    """What a Fetch of version 11 brings."""
+    partition = {"partitionIndex": 0, "errorCode": 0, "highWatermark": 9, "lastStableOffset": 9}
+    partition |= {"logStartOffset": 0, "abortedTransactions": [], "preferredReadReplica": -1}
+    topics = [{"topic": "t", "partitions": [partition | {"records": records}]}]
+    return {"throttleTimeMs": 0, "errorCode": 0, "sessionId": 0, "responses": topics}
 
 
 class _Dribbler:
@@ -292,3 +301,29 @@ def test_a_pair_larger_than_all_memory_passes_and_is_counted_as_dropped(bench, o
     counts, found = bench.ended(proxy)
     assert (counts.pairs, counts.dropped, counts.written, len(found)) == (3, 1, 2, 2)
     assert counts.most_held_bytes < 1 << 20
+
+
+def test_answers_to_a_thousand_requests_wait_for_a_recorder_that_is_behind(bench):
+    large = set_of(os.urandom(300_000))
+    broker = bench.broker(
+        lambda api, version, *_: response_frame(api, version, fetched(large), correlation=7)
+    )
+    proxy = bench.proxy(broker, memory_bytes=1 << 20)
+    client = bench.client(proxy.doors.port)
+    until(lambda: proxy._scribe is not None)
+    os.kill(proxy._scribe.pid, signal.SIGSTOP)
+    try:
+        client.link.sendall(asked(FETCH, 11) * 60)
+        answers = [len(client.read()) for _ in range(4)]
+        until(lambda: proxy.is_holding_responses)
+        client.link.settimeout(0.5)
+        answers += takewhile(bool, (len(client.read()) for _ in range(60)))
+    finally:
+        os.kill(proxy._scribe.pid, signal.SIGCONT)
+    assert len(answers) < 20
+    client.link.settimeout(WITHIN_S)
+    answers += takewhile(bool, (len(client.read()) for _ in range(60 - len(answers))))
+    assert len(answers) == 60
+    counts, found = bench.ended(proxy)
+    assert (counts.dropped, len(found)) == (0, 60)
+    assert counts.most_held_bytes < 3 << 20

@@ -56,12 +56,14 @@ class Proxy:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self.doors = Listeners(setting.listen, setting.upstream, setting.advertise)
-        self.tap = RecorderQueue(setting.memory_bytes, setting.on_slow, self._hold)
+        self.tap = RecorderQueue(
+            setting.memory_bytes, setting.on_slow, self._hold, self._hold_responses
+        )
         self.halves = Halves(setting.memory_bytes, self.trouble)
         self._unanswered = UnansweredWatch(setting.memory_bytes)
         self.most_request_bytes = max(setting.memory_bytes, LEAST_MOST_BYTES)
         self.parsing = asyncio.Semaphore(_MOST_PARSED_AT_ONCE)
-        self.is_holding = False
+        self.is_holding = self.is_holding_responses = False
         self.error: BaseException | None = None
         self.ended = Event()
         self._relays: dict[Relay, None] = {}
@@ -164,12 +166,17 @@ class Proxy:
 
     def _hold(self, is_holding: bool) -> None:
         self.is_holding = is_holding
-        self._unanswered.hold(is_holding)
+        self._apply_holds()
+
+    def _hold_responses(self, is_holding: bool) -> None:
+        self.is_holding_responses = is_holding
+        self._apply_holds()
+
+    def _apply_holds(self) -> None:
+        # A request whose response must wait for the recorder is not to blame.
+        self._unanswered.hold(self.is_holding and not self.is_holding_responses)
         for relay in self._relays:
-            if is_holding:
-                relay.hold_back()
-            else:
-                relay.let_go()
+            relay.heed_recorder()
 
     # --- the thread -------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 Only the thread that forwards calls it. When memory is full, `drop` leaves pairs out and counts them;
 `block` says so, and whoever forwards then takes no more requests until there is room. Responses to
-what was asked before are always taken, or nothing would ever get free again. A pair that is larger than
-all of the memory is passed on, and counted as dropped.
+what was asked before wait too, but only while the recorder has pairs to write: the copy of a request is
+free only when there is a response. A pair that is larger than all of the memory is passed on, and counted
+as dropped.
 """
 
 import asyncio
@@ -45,13 +46,22 @@ class Exchange:
 class RecorderQueue(asyncio.Protocol):
     """The pipe to the recorder; asyncio calls `pause_writing` when it is full and `resume_writing` later."""
 
-    def __init__(self, most_bytes: int, on_slow: OnSlow, hold: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        most_bytes: int,
+        on_slow: OnSlow,
+        hold: Callable[[bool], None],
+        hold_responses: Callable[[bool], None] = lambda _: None,
+    ) -> None:
         self._most, self._on_slow, self._hold = most_bytes, on_slow, hold
+        self._hold_responses = hold_responses
         self._line: asyncio.WriteTransport | None = None
         self._queue: deque[tuple[int, tuple[bytes, ...]]] = deque()
         self._untold: dict[int, Connection] = {}
         self._line_is_full = False
-        self._is_holding = False
+        self._is_holding = self._is_holding_responses = False
+        self._queued_bytes = 0
+        """Bytes of whole pairs, which become free without another response."""
         self.is_broken = False
         self.held_bytes = 0
         self.most_held_bytes = 0
@@ -70,7 +80,7 @@ class RecorderQueue(asyncio.Protocol):
         """The recorder has ended: traffic continues, and all further pairs are dropped."""
         self.is_broken = True
         self.dropped += self.waiting
-        self.waiting = self.held_bytes = 0
+        self.waiting = self.held_bytes = self._queued_bytes = 0
         self._queue.clear()
         self._look_at_room()
 
@@ -152,6 +162,7 @@ class RecorderQueue(asyncio.Protocol):
         if self.is_broken:
             return
         self._queue.append((size, parts))
+        self._queued_bytes += size
         self.waiting += bool(size)
         self._pump()
 
@@ -161,6 +172,7 @@ class RecorderQueue(asyncio.Protocol):
             size, parts = self._queue.popleft()
             line.write(b"".join(parts))
             self.held_bytes = max(self.held_bytes - size, 0)
+            self._queued_bytes -= size
             self.handed += bool(size)
             self.waiting -= bool(size)
         self._look_at_room()
@@ -181,6 +193,18 @@ class RecorderQueue(asyncio.Protocol):
         elif self.held_bytes > self._most and not self.is_broken:
             self._is_holding = True
             self._hold(True)
+        self._look_at_responses()
+
+    def _look_at_responses(self) -> None:
+        """Stop reading responses when whole pairs fill half of a full buffer: a client may have asked for
+        a thousand large ones before it was held back."""
+        if self._is_holding_responses:
+            if not self._is_holding or self._queued_bytes <= self._most // 4:
+                self._is_holding_responses = False
+                self._hold_responses(False)
+        elif self._is_holding and self._queued_bytes > self._most // 2:
+            self._is_holding_responses = True
+            self._hold_responses(True)
 
 
 def _head_of(frame: bytes) -> bytes:

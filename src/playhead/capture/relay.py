@@ -39,6 +39,7 @@ _ASIDE: Final = "a large response is being parsed"
 # Clients have a few requests in flight; each costs more memory than the bytes of a small request.
 _MOST_UNANSWERED: Final = 1_000
 _UNANSWERED: Final = "too many requests are unanswered"
+_SLOW: Final = "the recorder is too slow"
 
 
 class RelayHost(Protocol):
@@ -47,6 +48,7 @@ class RelayHost(Protocol):
     tap: RecorderQueue
     halves: Halves
     is_holding: bool
+    is_holding_responses: bool
     most_request_bytes: int
     parsing: asyncio.Semaphore
     """Taken by who parses a large response; the others' wait, and are counted by `halves`."""
@@ -183,8 +185,7 @@ class Relay:
         self._place.tap.connected(
             Connection(self._number, self.broker_name, self._begun_ns, time.time_ns(), *here)
         )
-        if self._place.is_holding:
-            self.hold_back()
+        self.heed_recorder()
         self.client.let_go("no broker yet")
 
     def finished(self, end: _End) -> None:
@@ -240,11 +241,12 @@ class Relay:
         """Return whether a request has no answer yet."""
         return bool(self._in_flight)
 
-    def hold_back(self) -> None:
-        self.client.hold_back("the recorder is too slow")
-
-    def let_go(self) -> None:
-        self.client.let_go("the recorder is too slow")
+    def heed_recorder(self) -> None:
+        """Stop reading what the recorder has no memory for, and read the rest."""
+        held = {self.client: self._place.is_holding, self.broker: self._place.is_holding_responses}
+        for end, is_held in held.items():
+            if end.transport is not None:
+                (end.hold_back if is_held else end.let_go)(_SLOW)
 
     def behind_bytes(self, end: _End) -> int:
         """Return the bytes of this side in a large frame that is parsed aside, and queued behind it."""
