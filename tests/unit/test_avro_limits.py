@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import time
 from typing import Any
 
 import fastavro
@@ -249,3 +250,22 @@ def test_references_have_a_limit() -> None:
     tower: Any = Tower()
     with pytest.raises(ValueError, match="refers to more than 300 others"):
         AvroReader.of(tower, level(400))
+
+
+def test_a_value_of_a_union_of_many_types_takes_no_longer_than_another():
+    types = [{"type": "record", "name": f"R{i}", "fields": []} for i in range(5_000)]
+    made = reader(["null", *types, "string"])
+    begun_s = time.monotonic()
+    for _ in range(100):
+        assert made.read(number(5_001) + b"\x02x") == "x"
+    assert time.monotonic() - begun_s < 10, "each takes a second if the schema is parsed again"
+
+
+def test_a_value_that_is_no_record_may_have_references():
+    written = Schema(
+        "AVRO", json.dumps({"type": "array", "items": "r0"}), (Reference("r0", "0", 1),)
+    )
+    tower: Any = Tower()
+    found = AvroReader.of(tower, written)
+    assert found.read(b"\x04\x00") == [{}, {}]
+    assert found.kinds() == {}
