@@ -19,6 +19,7 @@ from hypothesis import strategies as some
 from playhead.errors import BadValue, MissingPiece, PlayheadError
 from playhead.schemas.decoder import REGISTERED, WORDS, as_text, decoder
 from playhead.schemas.errors import Undecodable
+from playhead.schemas.kept import Kept
 from playhead.schemas.plain_forms import as_json
 from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.registry import Registry, RegistryRefused, RegistryUnavailable
@@ -395,3 +396,31 @@ def test_no_proxy_gets_the_login_of_a_registry_on_this_machine(written: TestRegi
         [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_answer_larger_than_any_schema_is_refused(registry: TestRegistry) -> None:
+    registry.register("x", {"schema": "[" + "[]," * (3 << 20) + "[]]"})
+    with pytest.raises(RegistryRefused, match="more than 8 MiB"):
+        decode("avro", b"\0\0\0\0\x01\0", registry.url)
+
+
+def test_schemas_beyond_a_size_are_not_all_kept(registry: TestRegistry) -> None:
+    for number in range(6):
+        name = f"R{number}"
+        document = {"type": "record", "name": name, "doc": "x" * (6 << 20), "fields": []}
+        registry.register("x", {"schema": json.dumps(document)})
+    made = Registered(Registry(registry.url))
+    for number in (1, 2, 3, 4, 5, 6, 6, 1):
+        assert made.decode(struct.pack(">bi", 0, number), (), is_key=False) == {}
+    asked = [int(each.rpartition("/")[2]) for each in registry.asked]
+    assert asked == [1, 2, 3, 4, 5, 6, 1], "the latest are kept, and the first is asked for again"
+
+
+def test_what_is_kept_has_a_size() -> None:
+    kept: Kept[str, int] = Kept(10)
+    for key, size in (("a", 4), ("b", 4), ("c", 4)):
+        kept.keep(key, size, size)
+    assert [kept.get(key) for key in "abc"] == [None, 4, 4]
+    kept.keep("large", 1, 20)
+    kept.keep("d", 4, 4)
+    assert [kept.get(key) for key in ("b", "c", "large", "d")] == [None, None, None, 4]

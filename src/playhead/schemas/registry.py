@@ -16,6 +16,7 @@ from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, PlayheadError, Unavailable
 from playhead.host.threads import call_within
+from playhead.schemas.kept import Kept
 from playhead.schemas.schema_id import SchemaId
 
 _WITHIN_S = 10.0
@@ -23,7 +24,11 @@ _WHOLE_WITHIN_S = 60.0
 _TRIES = 3
 _PAUSE_S = 0.3
 _LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-_MOST_BYTES = 32 << 20
+# A registry keeps a schema in one record of a topic, which has a megabyte; and a parsed one takes ten
+# to thirty times its text.
+_MOST_BYTES = 8 << 20
+_MOST_KEPT = 32 << 20
+_SMALLEST = 1_000
 _MOST_UNKNOWN = 1_000
 """An author of records decides how many unknown ids there are."""
 
@@ -68,6 +73,11 @@ class Schema:
     text: str
     references: tuple[Reference, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it is, without what it refers to."""
+        return _SMALLEST + len(self.text)
+
 
 @dataclass(slots=True)
 class Registry:
@@ -76,7 +86,7 @@ class Registry:
     url: str
     _base: str = field(init=False)
     _login: str | None = field(init=False)
-    _known: dict[str, Schema] = field(default_factory=dict, init=False)
+    _known: Kept[str, Schema] = field(default_factory=lambda: Kept(_MOST_KEPT), init=False)
     _unknown: dict[str, UnknownSchema] = field(default_factory=dict, init=False)
     """The latest refusals."""
 
@@ -109,7 +119,8 @@ class Registry:
             raise unknown.with_traceback(None)
         if (known := self._known.get(path)) is None:
             try:
-                known = self._known[path] = self._fetched(path, asked)
+                known = self._fetched(path, asked)
+                self._known.keep(path, known, known.size)
             except UnknownSchema as exc:
                 self._unknown[path] = exc
                 if len(self._unknown) > _MOST_UNKNOWN:
@@ -154,6 +165,9 @@ class Registry:
         return headers if self._login is None else headers | {"Authorization": self._login}
 
     def _document(self, body: bytes, asked: str) -> dict[str, Any]:
+        if len(body) > _MOST_BYTES:
+            reason = f"the answer has more than {_MOST_BYTES >> 20} MiB"
+            raise RegistryRefused(self._base, asked=asked, reason=reason)
         try:
             found = json.loads(body)
         except (ValueError, RecursionError) as exc:
@@ -208,7 +222,7 @@ def _body(request: urllib.request.Request) -> bytes:
     )
     try:
         with opener.open(request, timeout=_WITHIN_S) as answer:
-            body: bytes = answer.read(_MOST_BYTES)
+            body: bytes = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as exc:
         with exc:  # Its body is read here too, within the same time.
             raise _Refusal(exc.code, *_said(exc)) from exc

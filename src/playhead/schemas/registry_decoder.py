@@ -8,11 +8,14 @@ from playhead.decoding import Kinds
 from playhead.errors import MissingPiece, PlayheadError
 from playhead.record import Headers
 from playhead.schemas.errors import Undecodable
+from playhead.schemas.kept import Kept
 from playhead.schemas.lossless_json import dumped
 from playhead.schemas.plain_forms import FORMS, as_json
 from playhead.schemas.registry import Registry, Schema
 from playhead.schemas.schema_id import Framed, SchemaId, find
 
+# Texts of schemas; what is made of them takes ten to thirty times as much.
+_MOST_KEPT = 16 << 20
 _EXTRA = "pip install 'playhead[schemas]'"
 _WORDS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}
 
@@ -32,7 +35,7 @@ class Registered:
 
     registry: Registry
     kind: str | None = None
-    _reads: dict[SchemaId, _Reads] = field(default_factory=dict)
+    _reads: Kept[SchemaId, _Reads] = field(default_factory=lambda: Kept(_MOST_KEPT))
 
     def decode(self, data: bytes, headers: Headers, /, *, is_key: bool) -> Any:
         return self._read(data, headers, lambda reads: reads.shown, is_key=is_key)
@@ -60,7 +63,9 @@ class Registered:
         try:
             reads = self._reads.get(framed.schema_id)
             if reads is None:
-                reads = self._reads[framed.schema_id] = self._made(framed.schema_id)
+                schema = self.registry.schema(framed.schema_id)
+                reads = self._made(framed.schema_id, schema)
+                self._reads.keep(framed.schema_id, reads, schema.size)
             return wanted(reads)(framed)
         except PlayheadError:
             raise
@@ -73,8 +78,7 @@ class Registered:
     def _form(self) -> str:
         return "registry" if self.kind is None else _WORDS[self.kind]
 
-    def _made(self, schema_id: SchemaId) -> _Reads:
-        schema = self.registry.schema(schema_id)
+    def _made(self, schema_id: SchemaId, schema: Schema) -> _Reads:
         if self.kind not in (None, schema.kind):
             word = _WORDS.get(schema.kind, schema.kind)
             raise Undecodable(
