@@ -47,9 +47,14 @@ class LongRow(bytes):
     lines: int
 
     def __new__(cls, length: int, lines: int) -> "LongRow":
-        it = super().__new__(cls, b"(a row of %d bytes, which is too long)\n" % length)
+        it = super().__new__(cls, sentence_of(length) + b"\n")
         it.length, it.lines = length, lines
         return it
+
+
+def sentence_of(length: int) -> bytes:
+    """Return the value that replaces a row of so many bytes."""
+    return b"(a row of %d bytes, which is too long)" % length
 
 
 @dataclass(slots=True)

@@ -38,6 +38,8 @@ class LocatedRow(NamedTuple):
     time_us: int
     reason: str | None
     """Why it cannot be parsed; None if it can."""
+    is_too_long: bool = False
+    """Whether the value is a sentence in place of the row."""
 
 
 def located(
@@ -57,7 +59,17 @@ def located(
                 session, database, time_us = address_of(row, prefix)
             except NotARow as exc:
                 reason = str(exc)
-        yield LocatedRow(start, length, line, value, session, database, time_us, reason)
+        yield LocatedRow(
+            start,
+            length,
+            line,
+            value,
+            session,
+            database,
+            time_us,
+            reason,
+            isinstance(row, LongRow),
+        )
         start += length
         line += lines
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from playhead.source import TopicPartition
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MOST_NAMED = 20
 
 
@@ -33,7 +33,8 @@ class CatalogRow(NamedTuple):
     """The time of capture; -1 if the document has none."""
     append_ms: int
     mark: int
-    """A hash of the first record: two record sets at one offset with different hashes contradict each other."""
+    """A hash of the first record: two record sets at one offset with different hashes contradict each other.
+    In a log, the length of a row that is too long to be read; 0 for all others."""
 
 
 _WIDTH: Final = len(CatalogRow._fields)

@@ -191,7 +191,7 @@ def scan(snapshot: Snapshot) -> Catalog:
             except UnknownShape as exc:
                 catalog.count("unread")
                 catalog.trouble(str(exc), name, line)
-        rows.end(found.at)
+        rows.end()
     catalog.columns = layout.names if layout else ()
     return catalog
 
@@ -200,7 +200,7 @@ def _enter(layout: Layout, cells: Sequence[str], rows: Gathering, at: tuple[int,
     number, start, stop = at
     entry = entry_of(layout, cells, number)
     if not layout.is_whole:
-        rows.add(number, entry[1])
+        rows.add(number, entry[1], stop)
         return
     place, offset = layout.place(cells)
     row = CatalogRow(0, start, stop - start, -1, offset, 0, 0, 1, entry[1], entry[1], -1, -1, 0)

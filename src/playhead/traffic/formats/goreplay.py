@@ -63,24 +63,23 @@ def _payload(line: int, at: int, first: bytes, rest: bytearray) -> Payload:
 def scan(snapshot: Snapshot) -> Catalog:
     catalog = Catalog()
     rows = Gathering(catalog, (topic_named(snapshot.id), 0))
-    number = stop = 0
+    number = 0
     with opened(snapshot.files[0]) as file:
         try:
             for each in payloads(file):
                 rows.begin(each.start, number)
-                number += _entered(catalog, rows, each, (number, snapshot.shown(0)))
-                stop = file.tell()
+                number += _entered(catalog, rows, each, (number, file.tell(), snapshot.shown(0)))
         except UnknownShape as exc:
             raise NoSnapshot(str(snapshot.files[0]), reason=str(exc)) from exc
-    rows.end(stop)
+    rows.end()
     return catalog
 
 
-def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> bool:
+def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, int, str]) -> bool:
     """Return whether the entry is a request; only requests are numbered."""
     if each.reason is not None:
         catalog.count("unread")
-        catalog.trouble(each.reason, at[1], each.line)
+        catalog.trouble(each.reason, at[2], each.line)
         return False
     if each.kind != _REQUEST:
         catalog.count("responses")
@@ -89,8 +88,8 @@ def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, st
     return True
 
 
-def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> None:
-    number, name = at
+def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, int, str]) -> None:
+    number, stop, name = at
     catalog.count("requests")
     try:
         request = parse_request(each.raw)
@@ -101,7 +100,7 @@ def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]
     if request.body is None:
         catalog.count("bodiless")
     else:
-        rows.add(number, each.time_ns // 1_000_000)
+        rows.add(number, each.time_ns // 1_000_000, stop)
 
 
 def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:

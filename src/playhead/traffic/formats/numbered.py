@@ -36,7 +36,10 @@ def columns_from(entries: Sequence[Entry]) -> TrafficColumns:
 
 @dataclass(slots=True)
 class Gathering:
-    """Groups adjacent records of a file into rows; a row is read as a whole."""
+    """Groups records of a file into rows; a row is read as a whole, from its first record to its last.
+
+    What lies between two records of one topic can be larger than any memory, and is then in no row.
+    """
 
     catalog: Catalog
     place: TopicPartition
@@ -46,30 +49,39 @@ class Gathering:
     _numbers: list[int] = field(default_factory=list)
     _times: list[int] = field(default_factory=list)
     _start: int = 0
+    _stop: int = 0
 
     def begin(self, start: int, number: int) -> None:
         """Begin an entry at this byte with this number; ends a full row first."""
-        is_full = len(self._numbers) >= _MOST_RECORDS or start - self._start >= _MOST_BYTES
-        if is_full:
-            self.end(start)
-        if not self._numbers and number != self.base:
+        if len(self._numbers) >= _MOST_RECORDS or start - self._start >= _MOST_BYTES:
+            self.end()
+        if not self._numbers:
             self._start, self.base = start, number
 
-    def add(self, number: int, time_ms: int) -> None:
-        """Count the current entry as a record."""
+    def add(self, number: int, time_ms: int, stop: int) -> None:
+        """Count the current entry, which ends at this byte, as a record."""
         self._numbers.append(number - self.base)
         self._times.append(time_ms)
+        self._stop = stop
 
-    def end(self, stop: int) -> None:
-        """End the row at this byte."""
+    def add_sentence(self, number: int, time_ms: int, start: int, length: int) -> None:
+        """Count an entry as a record that is not read from the file again, because it is too long."""
+        self.end()
+        row = CatalogRow(
+            self.file, start, 0, self.nth, number, 0, 0, 1, time_ms, time_ms, -1, -1, length
+        )
+        self.catalog.add(self.place, row)
+        self.catalog.count("records")
+
+    def end(self) -> None:
+        """End the row at its last record."""
         if not self._numbers:
             return
         numbers, times = self._numbers, self._times
         row = CatalogRow(
-            self.file, self._start, stop - self._start, self.nth, self.base,
+            self.file, self._start, self._stop - self._start, self.nth, self.base,
             numbers[0], numbers[-1], len(numbers), min(times), max(times), -1, -1, 0,
         )  # fmt: skip
         self.catalog.add(self.place, row)
         self.catalog.count("records", len(numbers))
-        self.base += numbers[-1] + 1
-        self._numbers, self._times, self._start = [], [], stop
+        self._numbers, self._times = [], []

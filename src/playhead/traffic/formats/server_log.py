@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from playhead.host import paths
-from playhead.querylog.cutting import LogForm, cutter_of, rows_of
+from playhead.querylog.cutting import LogForm, cutter_of, rows_of, sentence_of
 from playhead.querylog.located import LocatedRow, headers_of, located, place_of, topic_of
 from playhead.querylog.stderr_prefix import KNOWN_PREFIXES, prefix_among
 from playhead.traffic.catalog import Catalog, CatalogRow
@@ -69,7 +69,6 @@ def scan(form: LogForm, snapshot: Snapshot) -> Catalog:
     topics: dict[str, _Topic] = {}
     for index in range(len(snapshot.files)):
         with opened(snapshot.files[index]) as file:
-            size = 0
             for row in _rows(form, file):
                 if row.reason is not None:
                     catalog.count("unread")
@@ -79,10 +78,9 @@ def scan(form: LogForm, snapshot: Snapshot) -> Catalog:
                     topics[name] = _Topic(len(topics))
                     catalog.names[f"{_TOPICS}{topics[name].number}"] = name
                 _add(catalog, (name, index), topics[name], row)
-                size = row.start + row.length
         for topic in topics.values():
             if topic.gathering is not None:
-                topic.gathering.end(size)
+                topic.gathering.end()
                 topic.gathering = None
     return catalog
 
@@ -92,13 +90,20 @@ def _add(catalog: Catalog, at: tuple[str, int], topic: _Topic, row: LocatedRow) 
     if topic.gathering is None:
         # -1 differs from every number, so the first row begins a new group.
         topic.gathering = Gathering(catalog, (name, 0), -1, file, topic.number)
-    topic.gathering.begin(row.start, topic.rows)
-    topic.gathering.add(topic.rows, row.time_us // 1_000)
+    time_ms = row.time_us // 1_000
+    if row.is_too_long:
+        topic.gathering.add_sentence(topic.rows, time_ms, row.start, row.length)
+    else:
+        topic.gathering.begin(row.start, topic.rows)
+        topic.gathering.add(topic.rows, time_ms, row.start + row.length)
     topic.rows += 1
 
 
 def read_row(form: LogForm, data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     """Return the rows of one topic in these bytes."""
+    if row.mark:
+        headers = headers_of(place_of(row.file, row.start))
+        return columns_from([(0, row.least_ms, None, sentence_of(row.mark), headers)])
     topic = catalog.names[f"{_TOPICS}{row.nth}"]
     entries: list[Entry] = []
     for each in _rows(form, BytesIO(data), row.least_ms * 1_000):
