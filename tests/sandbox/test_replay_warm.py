@@ -214,6 +214,39 @@ def test_a_first_command_leaves_one_for_the_next(user: Warm) -> None:
     within(lambda: not it.processes(), seconds=60, what="it has ended")
 
 
+def _sessions(jvm: int) -> int:
+    """How many sessions the JVM keeps when it has collected its garbage."""
+    command = Path(f"/proc/{jvm}/exe").resolve().with_name("jcmd")
+    if not command.exists():
+        pytest.skip("this Java has no jcmd")
+    told = subprocess.run(
+        [command, str(jvm), "GC.class_histogram"], capture_output=True, text=True, check=True
+    ).stdout
+    rows = (line.split() for line in told.splitlines())
+    name = "org.apache.spark.sql.classic.SparkSession"
+    return sum(int(row[1]) for row in rows if row[3:4] == [name])
+
+
+def test_the_jvm_keeps_nothing_of_commands_that_are_over(warm: Warm) -> None:
+    keeper = warm.engine()["pid"]
+    [jvm] = [
+        pid
+        for pid in children(keeper)
+        if Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0].endswith(b"java")
+    ]
+
+    def one_more() -> None:
+        done = ended(warm.replay(warm.end(), new_name("over")))
+        assert done.code == 0, done.err
+
+    one_more()
+    before = _sessions(jvm)
+    for _ in range(4):
+        one_more()
+    # One is of the process that waits for the next command, and one is not yet collected.
+    assert _sessions(jvm) <= before + 1
+
+
 def test_it_ends_when_it_is_idle_and_leaves_nothing(
     servers: Deck, tmp_path: Path, start_playhead: Callable[..., "subprocess.Popen[str]"]
 ) -> None:

@@ -124,6 +124,7 @@ def _open(gateway: Gateway, settings: dict[str, str]) -> int:
     try:
         attached.open_context(gateway.port, gateway.secret, settings)
         attached.first_job()
+        attached.let_go()
         code = 0
     except BaseException:  # noqa: BLE001  the last net; what is printed is in the engine's log
         traceback.print_exc()

@@ -102,6 +102,11 @@ def let_go() -> None:
             Path(context._temp_dir).rmdir()
         for reference in list(ThreadSafeFinalizer.finalizers.values()):
             reference.__callback__(reference)
+        # The callbacks leave it to a thread, for which this process does not wait.
+        waiting = SparkContext._gateway._gateway_client.finalizer_deque
+        while waiting:
+            client, number = waiting.pop()
+            client.garbage_collect_object(number, False)
 
 
 def _connect(port: int, secret: str) -> None:

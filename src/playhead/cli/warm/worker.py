@@ -20,6 +20,7 @@ from playhead.errors import RunsAlone
 from playhead.host import local_socket, paths
 from playhead.host.local_socket import Gone
 from playhead.replay import journal
+from playhead.spark import attached
 
 Run = Callable[[list[str]], int]
 READY, TAKEN, STOP, ENDING = b"R", b"T", b"Q", b"X"
@@ -48,6 +49,8 @@ def serve(post: Post, run: Run) -> NoReturn:
         post.listener.close()
         _enter(asked, handles)
         _Command(connection, post.engine, asked, run).do()
+        # Otherwise the JVM keeps the session of each command, and what was planned in it.
+        attached.let_go()
     except BaseException:  # noqa: BLE001  the connection closes, and the client runs the command itself
         import traceback
 
@@ -144,6 +147,8 @@ class _Command:
         self._connection, self._engine = connection, engine
         self._asked, self._run = asked, run
         self._sending = threading.Lock()
+        self._is_over = False
+        """Whether the client has, or soon has, all of the result, and may close the connection."""
 
     def do(self) -> None:
         secrets.ask_elsewhere = self._run_alone
@@ -152,10 +157,12 @@ class _Command:
         try:
             code = self._run(self._asked.words)
         except RunsAlone as exc:
+            self._is_over = True
             self._send(client.ALONE, exc.reason.encode())
             return
         if isinstance(sys.stdout, _Kept) and (content := sys.stdout.content()):
             self._send(client.ANSWER, content)
+        self._is_over = True
         self._send(client.END, str(code).encode())
 
     def _run_alone(self, reason: str) -> NoReturn:
@@ -175,6 +182,8 @@ class _Command:
             try:
                 kind, content = local_socket.receive(self._connection)
             except OSError:
+                if self._is_over:
+                    return
                 _end_gently()
             if kind == client.SIGNAL and int(content) in (signal.SIGINT, signal.SIGTERM):
                 os.kill(os.getpid(), int(content))
