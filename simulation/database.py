@@ -144,6 +144,12 @@ class Database:
     def try_lock(self, key: Any, owner: Any) -> bool:
         return self._locks.setdefault(key, owner) is owner
 
+    def unlock(self, key: Any, owner: Any) -> bool:
+        is_theirs = self._locks.get(key) is owner
+        if is_theirs:
+            del self._locks[key]
+        return is_theirs
+
     def release(self, owner: Any) -> None:
         """All that somebody holds."""
         for key in [key for key, holder in self._locks.items() if holder is owner]:
@@ -216,6 +222,12 @@ class Link:
         if self._process is not None:
             self._process.mourners.append(self._mourn)
         base.scheduler.point()
+
+    @property
+    def is_free(self) -> bool:
+        if self._is_gone and self.base.scheduler.choices.below(2):
+            return False  # its end has arrived; otherwise the next statement finds it out
+        return not self.is_lost and self.transaction is None
 
     def close(self) -> None:
         if self._process is not None and self._process.is_dead:

@@ -46,8 +46,9 @@ def _thawed(cls: Any, how: dict[str, Any]) -> dict[str, Any]:
 class _Entered(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
     """One `with` of a generator; only what goes wrong takes the long way."""
 
-    def __init__(self, begun: Any) -> None:
-        self.gen = begun
+    def __init__(self, work: Any, args: Any, named: Any) -> None:
+        self.func, self.args, self.kwds = work, args, named  # to begin again, as a decorator does
+        self.gen = work(*args, **named)
 
     def __enter__(self) -> Any:
         return next(self.gen)
@@ -64,7 +65,7 @@ def _manager_of(real: Any) -> Any:
     def contextmanager(work: Any) -> Any:
         @wraps(work)
         def entered(*args: Any, **named: Any) -> _Entered:
-            return _Entered(work(*args, **named))
+            return _Entered(work, args, named)
 
         return entered if _is_ours(work) else real(work)
 

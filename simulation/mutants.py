@@ -159,9 +159,9 @@ MUTANTS = (
                 "terms.py", "    if differences:\n", "    if differences and not differences:\n"
             ),
             Change(
-                "postgres/target.py",
-                "        if told is not None:\n",
-                "        if told is not None and not told:\n",
+                "terms.py",
+                "    if kept is not None and (told := differing_place(kept.places.get(topic), now)):\n",
+                "    if kept is None and (told := differing_place(None, now)):\n",
             ),
         ),
     ),

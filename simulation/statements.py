@@ -136,6 +136,11 @@ def _try_lock(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     return [(link.base.try_lock(("advisory", parameters[0]), link),)], -1
 
 
+@shape(r"SELECT pg_catalog\.pg_advisory_unlock\(pg_catalog\.hashtextextended\(\$1, 0\)\)")
+def _unlock(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
+    return [(link.base.unlock(("advisory", parameters[0]), link),)], -1
+
+
 @shape(r"SELECT pg_catalog\.pg_advisory_xact_lock\(pg_catalog\.hashtextextended\(\$1, 0\)\)")
 def _lock(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     link.base.lock(("advisory", parameters[0]), link.transaction)

@@ -86,6 +86,11 @@ class ArrowConnection:
         except Error:
             return True
 
+    @property
+    def is_free(self) -> bool:
+        """Whether another act may use it; a connection for COPY belongs to one."""
+        return False
+
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[Rows, int]:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
         with closing(self._statement()) as stated:

@@ -96,7 +96,7 @@ class Session:
     @property
     def is_free(self) -> bool:
         """Whether another act may use the connection meanwhile."""
-        return isinstance(self._link, StatementConnection) and self._link.is_free
+        return self._link.is_free
 
     def granting(self, grant: str) -> "Session":
         """The same connection for an act that needs other rights, which its errors name."""

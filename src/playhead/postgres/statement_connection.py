@@ -55,7 +55,7 @@ class StatementConnection:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is in no transaction and the server has sent nothing since: an idle one hears only its end."""
+        """Whether it is in no transaction, and has received nothing: what an idle connection receives is its end."""
         if self.is_lost or self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
             return False
         looking = select.poll()
