@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -77,8 +78,18 @@ def test_a_topic_by_flag_and_a_missing_or_doubled_one(
     for most in ("--limit", "-n"):
         assert typed("consume", "-t", topic, most, "2").stdout == read.stdout
     assert "Missing argument 'TOPIC…'" in typed("consume", code=2).stderr
-    twice = typed("produce", topic, "--topic", "other", code=2)
+    twice = typed("produce", topic, "a-file", "--topic", "other", code=2)
     assert "TOPIC is given twice" in twice.stderr
+
+
+def test_a_file_beside_a_topic_by_flag(
+    typed: Typed, kafka: KafkaConnection, topic: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("a\nb\n", encoding="utf-8")
+    for words in (("--topic", topic, str(file)), (str(file), "-t", topic), (topic, str(file))):
+        typed("produce", *words)
+    assert [each.value for each in records_in(kafka, topic)] == [b"a", b"b"] * 3
 
 
 def test_the_last_records_of_each_partition(

@@ -7,6 +7,7 @@ passed to it; the others are in `run.values`.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,6 +62,7 @@ def command(
         _, *own = inspect.signature(function).parameters
 
         def invoke(**given: Any) -> None:
+            given = _placed([row for _, row in taken.values()], given)
             values = {name: row.value(_given(row, given)) for name, (_, row) in taken.items()}
             output = Output(*(values.pop(row.name) for row in OUTPUT))
             if "timezone" in taken:
@@ -114,6 +116,16 @@ def end(code: int) -> Exit:
 
 _BY_FLAG = "_by_flag"
 """Ends the name of the option by which an argument can be given too."""
+
+
+def _placed(rows: list[Option | Argument], given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, with a file in its own place if the argument before it is given by a flag."""
+    arguments = [row for row in rows if isinstance(row, Argument)]
+    for before, row in pairwise(arguments):
+        is_flagged = before.kafka_flags and given[before.name + _BY_FLAG] is not None
+        if is_flagged and row.kind == "file" and given[row.name] is None:
+            given = {**given, before.name: None, row.name: given[before.name]}
+    return given
 
 
 def _given(row: Option | Argument, given: dict[str, Any]) -> Any:
