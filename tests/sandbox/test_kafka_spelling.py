@@ -152,6 +152,8 @@ def test_records_in_a_format_as_csv_and_with_times_that_people_read(
     ]
     bad = on_sandbox("consume", topic, "--format", "%x", code=2)
     assert b"--format" in bad.stderr
+    kcats = on_sandbox("consume", topic, "-f", "%k", code=2)
+    assert b"-f is --follow; the text of a record is --format TEXT" in kcats.stderr
     shown = on_sandbox("consume", topic, "--show", "time,value", "--max", "1").stdout
     assert shown.startswith(b"1970-01-01T00:00:01.000Z\tsay")
     text = on_sandbox("consume", topic, "-o", "csv").stdout.decode()

@@ -3,9 +3,21 @@
 from dataclasses import replace
 
 from playhead.decoding import PLAIN_FORMS, REGISTERED_FORMS
+from playhead.errors import UsageError
 from playhead.options.option import Argument, Option, Options, dry_run, switch
 from playhead.options.replays import SPAN, ZONE
 from playhead.options.shared import ACKS, COMPRESSION, SEPARATORS, TIME, need_topic
+
+
+def _need_topic(name: str) -> None:
+    """As `need_topic`; kcat's -f takes a format, and here it is --follow."""
+    if "%" in name:
+        raise UsageError(
+            f"{name!r} is not a topic's name",
+            hint="-f is --follow; the text of a record is --format TEXT",
+        )
+    need_topic(name)
+
 
 _LINES = "Lines"
 FORMATS = ("lines", "jsonl")
@@ -85,7 +97,7 @@ CONSUME = Options(
         "TOPIC",
         repeatable=True,
         completes="topics",
-        check=need_topic,
+        check=_need_topic,
         kafka_flags=("--topic", "-t"),
     ),
     Option("partition", "Only this partition; repeatable.", kind="number", low=0, repeatable=True),
