@@ -132,8 +132,9 @@ def test_the_front_page_is_short_and_has_the_two_commands():
     assert "\nmake test " in page
 
 
-def test_the_front_page_says_how_to_install_a_clone_and_compare_a_table_without_offsets():
+def test_the_front_page_says_what_a_reader_with_records_and_tables_of_their_own_needs():
     page = read(ROOT / "README.md")
+    assert "playhead produce orders FILE" in page
     assert "pip install '.[local]'" in page
     assert "--by key --key id" in page
 
