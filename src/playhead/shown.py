@@ -102,7 +102,7 @@ def shown_span(plan: "Plan") -> str:
 def sample_lines(plan: "Plan", width: int = _MOST_WIDE) -> list[str]:
     """Return the first and last records as the target will store them, in lines of this width."""
     if not plan.samples:
-        return ["  samples  none: the span has no records"]
+        return [f"  samples  none: {_without_samples(plan)}"]
     # Values first: a line may be cut behind them.
     rows = [
         {n: row[n] for n in sorted(row, key=lambda n: n.startswith("_"))} for row in plan.samples
@@ -114,6 +114,14 @@ def sample_lines(plan: "Plan", width: int = _MOST_WIDE) -> list[str]:
         "  samples  the first and the last records, as the target would store them",
         *(f"{_INDENT}{t}" for t in cut),
     ]
+
+
+def _without_samples(plan: "Plan") -> str:
+    request = plan.request
+    filters = [f"--{name}" for name in ("filter", "where") if getattr(request, name)]
+    if plan.planned and filters:
+        return f"none of the sampled records passes {' and '.join(filters)}"
+    return "the span has no records"
 
 
 def _estimate(records: int, size_bytes: int | None, seconds: float | None) -> str:

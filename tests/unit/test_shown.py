@@ -8,7 +8,8 @@ import pytest
 from playhead.pace import ScheduleError
 from playhead.plan import Plan
 from playhead.proof import PartitionProof, Proof
-from tests.unit.replaying import partition_plan, plan_of
+from playhead.shown import sample_lines
+from tests.unit.replaying import partition_plan, plan_of, request
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\n  warn forged &"
 COUNTS = {
@@ -53,6 +54,17 @@ def test_a_plan_prints_its_span_its_offsets_and_its_samples() -> None:
     assert lines[0].startswith("replay ")
     assert any(line.endswith("25 in 1 partition") for line in lines)
     assert any("as the target would store them" in line for line in lines)
+
+
+def test_a_plan_without_samples_says_whether_a_filter_left_them_out() -> None:
+    whole, none = partition_plan(25, 50), partition_plan(25, 25)
+    for where, partition, reason in (
+        ("value:amont > 5", whole, "none of the sampled records passes --where"),
+        ("value:amont > 5", none, "the span has no records"),
+        (None, none, "the span has no records"),
+    ):
+        asked = request(where=where)
+        assert sample_lines(plan_of(partition, request=asked)) == [f"  samples  none: {reason}"]
 
 
 def test_a_plan_says_how_many_partitions_it_does_not_list() -> None:
