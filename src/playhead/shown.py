@@ -93,7 +93,10 @@ def _count(number: int, what: str) -> str:
 
 
 def shown_span(plan: "Plan") -> str:
-    """Return the resolved times of a plan as text."""
+    """Return the resolved times of a plan as text; offsets that were named are listed in its partitions."""
+    # Without parsing: a plan is shown, too, if its request is invalid.
+    if plan.from_ms is None and plan.to_ms is None and ":" in plan.request.span:
+        return "the offsets that were named"
     start = show_ms(plan.from_ms) if plan.from_ms is not None else "start"
     end = show_ms(plan.to_ms) if plan.to_ms is not None else "end"
     return f"[{start}, {end})"

@@ -56,6 +56,12 @@ def test_a_plan_prints_its_span_its_offsets_and_its_samples() -> None:
     assert any("as the target would store them" in line for line in lines)
 
 
+def test_a_plan_of_named_offsets_does_not_say_that_it_is_of_the_whole_log() -> None:
+    named = str(plan_of(partition_plan(25, 50), request=request(span="laps:0:25-50")))
+    assert "  span     the offsets that were named\n" in named
+    assert "  span     [start, end)\n" in str(plan_of(partition_plan(25, 50)))
+
+
 def test_a_plan_without_samples_says_whether_a_filter_left_them_out() -> None:
     whole, none = partition_plan(25, 50), partition_plan(25, 25)
     for where, partition, reason in (
