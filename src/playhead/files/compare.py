@@ -36,8 +36,7 @@ def compared(archive: Archive, entry: Entry, records: Iterable[Records]) -> Slic
         for offset in differing[:SHOWN]
     ]
     if damage is not None:
-        place = (entry.slice.topic, entry.slice.partition)
-        differences = [Difference("changed", *place, None, damage), *differences]
+        differences = [Difference("changed", *entry.slice.place, None, damage), *differences]
     return SliceComparison(
         entry.slice,
         expected=len(needed),

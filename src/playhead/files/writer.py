@@ -1,7 +1,7 @@
 """The writer of an archive: one data file and then one ledger file for each slice."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from playhead.account import Account
@@ -38,18 +38,13 @@ class FilesWriter(Writer):
         # Check once before any work, and once when no other writer can interfere.
         self._refuse_overlap(slice_)
         file = encoded(self._archive, account, records)
-        place = (slice_.topic, slice_.partition)
-        ledger = file_names.entries_folder(self._replay_id, *place)
-        with self._archive.store.alone(file_names.place_folder(*place), ledger):
+        ledger = file_names.entries_folder(self._replay_id, *slice_.place)
+        with self._archive.store.alone(file_names.place_folder(*slice_.place), ledger):
             self._refuse_overlap(slice_)
             self._publish(account, file)
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
         return compared(self._archive, entry, records)
-
-    def conclude(self) -> Sequence[SliceComparison]:
-        """Return nothing, because each slice was compared by itself."""
-        return ()
 
     def _publish(self, account: Account, file: File | None) -> None:
         slice_, store = account.slice, self._archive.store

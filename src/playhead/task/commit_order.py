@@ -46,10 +46,7 @@ def refuse_wrong_order_among(replay_id: str, account: Account, entries: Iterable
     """Refuse a slice out of order, given all ledger entries of the replay."""
     found = account.slice
     slices = [entry.slice for entry in entries]
-    its = [
-        each for each in slices if (each.topic, each.partition) == (found.topic, found.partition)
-    ]
-    last = max(its, default=None)
+    last = max((each for each in slices if each.place == found.place), default=None)
     refuse_wrong_order(replay_id, found, follows=account.follows, last=last)
 
 

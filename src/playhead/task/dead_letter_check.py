@@ -46,7 +46,7 @@ class LetterCheck:
 
     def __post_init__(self) -> None:
         slice_ = self.entry.slice
-        all_ = self.letters.of((slice_.topic, slice_.partition))
+        all_ = self.letters.of(slice_.place)
         offsets = [*all_]
         start, stop = (bisect_left(offsets, at) for at in (slice_.from_offset, slice_.to_offset))
         self._held = {offset: all_[offset] for offset in offsets[start:stop]}
@@ -74,7 +74,7 @@ class LetterCheck:
         if missing > len(lost):
             lost = [*lost, self.entry.slice.from_offset]
             texts.append(f"{missing:,} dead letters of {self.entry.slice} are missing in {where}")
-        place = (self.entry.slice.topic, self.entry.slice.partition)
+        place = self.entry.slice.place
         shown = [Difference(kind, *place, at, text) for at, text in zip(lost, texts, strict=True)]  # type: ignore[arg-type]
         return replace(
             found,
@@ -87,7 +87,7 @@ class LetterCheck:
         )
 
     def _wrong(self) -> Iterator[Difference]:
-        place, where = (self.entry.slice.topic, self.entry.slice.partition), self.letters.where
+        place, where = self.entry.slice.place, self.letters.where
         for offset, digests in self._held.items():
             if offset not in self._right:
                 text = f"{where} has a dead letter of this record, which the replay did not reject"
@@ -105,8 +105,7 @@ class LetterCheck:
         more = len(known) - self._needed()
         text = f"{more:,} more dead letters of {self.entry.slice} than the ledger counts"
         for _ in range(more):
-            slice_ = self.entry.slice
-            yield Difference("extra", slice_.topic, slice_.partition, slice_.from_offset, text)
+            yield Difference("extra", *self.entry.slice.place, self.entry.slice.from_offset, text)
 
     def _needed(self) -> int:
         return self.entry.dead + int(self.entry.details.get(ALSO_BURIED, 0))

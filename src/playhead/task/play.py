@@ -232,8 +232,7 @@ def _commit_all(
 
 def explain(account: Account, explainer: LazyExplainer) -> None:
     """Find the reasons of the offsets that gave no record."""
-    place = (account.slice.topic, account.slice.partition)
-    account.explained = explainer.explain(place, account.absent)
+    account.explained = explainer.explain(account.slice.place, account.absent)
 
 
 def _compare_works(
@@ -288,7 +287,7 @@ def _with_source(found: SliceComparison, entry: Entry, account: Account) -> Slic
     if unexplained:
         named = ", ".join(f"{start}-{end}" for start, end in unexplained[:MOST_BLANKS])
         texts.append(f"{total(unexplained):,} offsets of the source gave no record: {named}")
-    place = entry.slice.topic, entry.slice.partition, entry.slice.from_offset
+    place = *entry.slice.place, entry.slice.from_offset
     more = tuple(Difference("source", *place, text) for text in texts)
     different = found.different + len(more)
     return replace(found, differences=(*more, *found.differences), different=different)

@@ -25,7 +25,7 @@ def with_refused(
     since = refused[max(0, entry.skipped + entry.dead - len(listed)) :]
     if not since:
         return replace(found, refused=())
-    place, text = (entry.slice.topic, entry.slice.partition), _OF_RUN if entry.read else _OF_SPAN
+    place, text = entry.slice.place, _OF_RUN if entry.read else _OF_SPAN
     shown = [Difference("unknown", *place, offset, text) for offset in since[:SHOWN]]
     return replace(
         found,

@@ -33,7 +33,6 @@ ACKS: Mapping[str, str] = {
     ),
     "all": "a record counts as delivered when every in-sync replica has it; each is written once, in order",
 }
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SERVE_EVERY = 1_000
 _FULL_QUEUE_WAIT_S = 0.2
 _AFTER_THE_END_S = 5.0

@@ -142,13 +142,11 @@ class KafkaReader:
         return bounds
 
     def _ask_bounds(self, slice_: Slice) -> Bounds:
-        place = (slice_.topic, slice_.partition)
-        return bounds_of(self._admin, [place])[place]
+        return bounds_of(self._admin, [slice_.place])[slice_.place]
 
     def _confirm_absent(self, slice_: Slice, whole_to: int) -> None:
         """Check that offsets without a record were absent, and not deleted before they were read."""
-        place = (slice_.topic, slice_.partition)
-        if log_starts(self._admin, [place])[place] > whole_to:
+        if log_starts(self._admin, [slice_.place])[slice_.place] > whole_to:
             raise OutOfBounds(slice_, self._ask_bounds(slice_))
 
     # --- arriving records ----------------------------------------------------------------------

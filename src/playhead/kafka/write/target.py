@@ -254,13 +254,12 @@ class KafkaWriter(Writer):
 
     def commit(self, account: Account, records: Iterable[Records], /) -> None:
         """Commit records, entry and progress in one transaction."""
-        place = account.slice.topic, account.slice.partition
-        lane = self._lane(place)
+        lane = self._lane(account.slice.place)
         try:
             lane.commit(account, records)
         except BaseException:
             if lane.transactions.is_lost:
-                self._lanes.pop(place).transactions.close()
+                self._lanes.pop(account.slice.place).transactions.close()
             raise
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison:
