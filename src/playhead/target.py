@@ -249,9 +249,9 @@ class Target(KnowsReplays, Protocol):
         """
         return ()
 
-    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        """Return rows, for people, that show how these records would be written."""
-        ...
+    def preview(self, _records: Records, /) -> Sequence[Mapping[str, Any]]:
+        """Return rows, for people, that show how these records would be written, if `Inspection.rows` does not."""
+        return ()
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         """Create the ledger and what the inspection said would be created; repeating it is harmless.

@@ -28,7 +28,7 @@ from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
-from playhead.tables.columns import EXTRA, preview_of
+from playhead.tables.columns import EXTRA
 from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
 from playhead.terms import Terms, Whereto, refuse_other_place
 from playhead.written_rows import WrittenRows
@@ -183,9 +183,6 @@ class PostgresTarget(Target):
     def identity(self) -> str:
         with self._session() as session:
             return identity_of(session)
-
-    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        return preview_of(records)
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         with self._session() as session:

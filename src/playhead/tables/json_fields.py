@@ -11,7 +11,8 @@ from playhead.records import Records
 
 Row = dict[str, Any]
 """Values by the names of their columns."""
-_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
+_NAME = re.compile(r'[\s,]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*')
+_DECODER = json.JSONDecoder()
 
 
 def fields_of(value: bytes | None) -> Row:
@@ -30,18 +31,11 @@ def fields_of(value: bytes | None) -> Row:
 
 def _nested(text: str) -> dict[str, str]:
     """Return the JSON text of each field that is an object or a list; the text must be valid JSON."""
-    nested, depth, begin, name = {}, 0, 0, ""
-    for token in _TOKENS.finditer(text):
-        sign = token[0][0]
-        if sign == '"' and depth == 1:
-            name = token[0]
-        elif sign in "{[":
-            begin = token.start() if depth == 1 else begin
-            depth += 1
-        elif sign in "}]":
-            depth -= 1
-            if depth == 1:
-                nested[json.loads(name)] = text[begin : token.end()]
+    nested, at = {}, text.index("{") + 1
+    while name := _NAME.match(text, at):
+        value, at = _DECODER.raw_decode(text, name.end())
+        if isinstance(value, dict | list):
+            nested[json.loads(name[1])] = text[name.end() : at]
     return nested
 
 

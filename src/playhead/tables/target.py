@@ -10,7 +10,6 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
-from playhead.tables.columns import preview_of
 from playhead.tables.compare import RowLedger
 from playhead.tables.row_table import RowTable, new_table, whereto_of
 from playhead.target import Inspection, InspectRequest, Target
@@ -88,9 +87,6 @@ class RowTarget(Target, Generic[C, T]):
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
         return tuple(map(self.creating, needs.get("tables", ())))
-
-    def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
-        return preview_of(records)
 
     def terms(self, replay_id: str, /) -> Terms | None:
         with self.opened() as connection:
