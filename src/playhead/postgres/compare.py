@@ -26,7 +26,7 @@ from playhead.postgres.wanted_rows import (
 from playhead.records import Records
 from playhead.tables.columns import PLACE
 from playhead.target import Difference, SliceComparison
-from playhead.task.tally import SHOWN, sum_text
+from playhead.task.tally import SHOWN, Tally
 
 _JUDGED = "playhead_judged"
 _ORDER, _OFFSET = named(ORDER), named(PLACE[-1])
@@ -130,27 +130,19 @@ class Comparison:
     ) -> SliceComparison:
         """Return the comparison; skipped tombstones leave nothing to look for."""
         run = self._session.run
-        [(expected, same, different, found, wanted_sum, held_sum)] = run(_COUNTS)
+        [(expected, same, different, found, wanted, held)] = run(_COUNTS)
+        tally = Tally(same + tombstones, expected - same, len(unshown), found=found)
+        tally.expected_sum, tally.found_sum = int(wanted), int(held)
         shown = run(
             f"SELECT o, what, columns FROM {_JUDGED} WHERE what IS NOT NULL ORDER BY o LIMIT {SHOWN}"  # noqa: S608
         )
-        differences = [self._difference(*row) for row in shown]
+        tally.differences = [self._difference(*row) for row in shown]
         more, extra = self._extra()
-        differences += [self._difference(offset, "extra", None) for offset in extra]
-        differences += [self._difference(offset, "unknown", None) for offset in unshown]
-        return SliceComparison(
-            self._entry.slice,
-            expected + tombstones + len(unshown),
-            found + more,
-            sum_text(int(wanted_sum)),
-            sum_text(int(held_sum)),
-            tuple(differences[:SHOWN]),
-            different + more,
-            same=same + tombstones,
-            unknown=len(unshown),
-            extra_fields=extra_fields,
-            refused=self._refused,
-        )
+        tally.differences += [self._difference(offset, "extra", None) for offset in extra]
+        tally.differences += [self._difference(offset, "unknown", None) for offset in unshown]
+        tally.found += more
+        tally.extra = different - tally.different + more
+        return tally.comparison(self._entry.slice, extra_fields, self._refused)
 
     def _judged(self) -> str:
         fields, table = self._table.layout.fields, self._table.place.quoted

@@ -21,7 +21,7 @@ from playhead.postgres.wanted_rows import (
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import Difference, SliceComparison
-from playhead.task.tally import SHOWN, sum_text
+from playhead.task.tally import SHOWN, Tally
 
 _JUDGED = "playhead_judged"
 _PLACE, _ORDER, _BITS = named("playhead:place"), named(ORDER), named(BITS)
@@ -79,8 +79,9 @@ class AppendedRows:
         last = slices[-1]
         tombstones = sum(each.tombstones for each in slices)
         unshown = [offset for each in slices for offset in each.unshown]
-        [(expected, different, unknown, found, wanted_sum, held_sum)] = self._session.run(
+        [(expected, same, different, unknown, found, wanted, held)] = self._session.run(
             "SELECT pg_catalog.count(*) FILTER (WHERE n = 1), "  # noqa: S608
+            "pg_catalog.count(*) FILTER (WHERE n = 1 AND what IS NULL), "
             "pg_catalog.count(*) FILTER (WHERE what IN ('missing', 'changed', 'extra')), "
             "pg_catalog.count(*) FILTER (WHERE what IN ('more', 'open')), "
             "pg_catalog.count(*) FILTER (WHERE held IS NOT NULL), "
@@ -91,25 +92,13 @@ class AppendedRows:
             f"SELECT o, what, columns FROM {_JUDGED} WHERE place = {place} "  # noqa: S608
             f"AND what IS NOT NULL ORDER BY what IN ('more', 'open'), o LIMIT {SHOWN}"
         )
-        [(same,)] = self._session.run(
-            f"SELECT pg_catalog.count(*) FROM {_JUDGED} WHERE place = {place} AND n = 1 AND what IS NULL"  # noqa: S608
-        )
-        differences = [self._difference(last.entry, *row) for row in shown]
+        tally = Tally(same + tombstones, expected - same - unknown, unknown + len(unshown))
+        tally.extra, tally.found = different - tally.different, found
+        tally.expected_sum, tally.found_sum = int(wanted), int(held)
+        tally.differences = [self._difference(last.entry, *row) for row in shown]
         table = str(self._table.place)
-        differences += [difference(last.entry, table, offset, "unknown") for offset in unshown]
-        yield SliceComparison(
-            last.entry.slice,
-            expected + tombstones + len(unshown),
-            found,
-            sum_text(int(wanted_sum)),
-            sum_text(int(held_sum)),
-            tuple(differences[:SHOWN]),
-            different,
-            same=same + tombstones,
-            unknown=unknown + len(unshown),
-            extra_fields=last.extra_fields,
-            refused=last.refused,
-        )
+        tally.differences += [difference(last.entry, table, at, "unknown") for at in unshown]
+        yield tally.comparison(last.entry.slice, last.extra_fields, last.refused)
 
     def _difference(self, entry: Entry, offset: int, what: str, columns: str | None) -> Difference:
         if what not in _TEXTS:

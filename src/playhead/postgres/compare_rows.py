@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from playhead.postgres.compare import ComparedSlice, by_place, difference
 from playhead.postgres.final_rows import (
@@ -28,7 +27,7 @@ from playhead.postgres.wanted_rows import (
 from playhead.record import Slice
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC
 from playhead.target import Difference, SliceComparison
-from playhead.task.tally import SHOWN, sum_text
+from playhead.task.tally import SHOWN, Tally
 
 _PAIRS, _JUDGED, _SLICES = "playhead_pairs", "playhead_judged", "playhead_slices"
 _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
@@ -42,18 +41,6 @@ _TEXTS = {
     "later": "its row is a later one, which the rule leaves alone: the ledger counts such rows",
     "taken": "its row claims a record that this replay did not write",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Tally:
-    """The counts of one partition."""
-
-    same: int = 0
-    different: int = 0
-    unknown: int = 0
-    found: int = 0
-    wanted_sum: str = "0"
-    held_sum: str = "0"
 
 
 class Judgement:
@@ -79,13 +66,13 @@ class Judgement:
         return [
             found
             for place, slices in by_place(self._rows.slices)
-            for found in self._of_place(slices, tallies.get(place, _Tally()), shown[place], extra)
+            for found in self._of_place(slices, tallies.get(place, Tally()), shown[place], extra)
         ]
 
     def _of_place(
         self,
         slices: Sequence[ComparedSlice],
-        tally: _Tally,
+        tally: Tally,
         shown: Sequence[Row],
         extra: "Counter[Slice]",
     ) -> Iterator[SliceComparison]:
@@ -93,29 +80,15 @@ class Judgement:
             yield other.uncounted()
         last = slices[-1].entry
         unshown = [offset for each in slices for offset in each.unshown]
-        differences = [self._difference(last.slice, *row) for row in shown]
+        tally.differences = [self._difference(last.slice, *row) for row in shown]
         table = str(self._rows.table.place)
-        theirs = {
-            at: count
-            for at, count in extra.items()
-            if (at.topic, at.partition) == (last.slice.topic, last.slice.partition)
-        }
-        differences += [difference(last, table, at.from_offset, "extra") for at in theirs]
-        differences += [difference(last, table, offset, "unknown") for offset in unshown]
-        more = sum(theirs.values())
-        yield SliceComparison(
-            last.slice,
-            tally.same + tally.different + tally.unknown + len(unshown),
-            tally.found + more,
-            sum_text(int(tally.wanted_sum)),
-            sum_text(int(tally.held_sum)),
-            tuple(differences[:SHOWN]),
-            tally.different + more,
-            same=tally.same,
-            unknown=tally.unknown + len(unshown),
-            extra_fields=slices[-1].extra_fields,
-            refused=slices[-1].refused,
-        )
+        theirs = {at: count for at, count in extra.items() if at.place == last.slice.place}
+        tally.differences += [difference(last, table, at.from_offset, "extra") for at in theirs]
+        tally.differences += [difference(last, table, offset, "unknown") for offset in unshown]
+        tally.extra = sum(theirs.values())
+        tally.found += tally.extra
+        tally.unknown += len(unshown)
+        yield tally.comparison(last.slice, slices[-1].extra_fields, slices[-1].refused)
 
     def _difference(
         self, slice_: Slice, offset: int, what: str, why: str, columns: str, count: int
@@ -276,7 +249,7 @@ class Judgement:
 
     # --- results
 
-    def _tallies(self) -> dict[int, _Tally]:
+    def _tallies(self) -> dict[int, Tally]:
         once = "rank = 1"
         statement = (
             "SELECT place, coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what = 'same'), 0)::int8, "  # noqa: S608
@@ -287,7 +260,12 @@ class Judgement:
             f"{checksum('held', f'is_there AND ({once} OR n > 1)')} "
             f"FROM {_JUDGED} GROUP BY place"
         )
-        return {row[0]: _Tally(*row[1:]) for row in self._session.run(statement)}
+        return {
+            place: Tally(
+                same, different, unknown, 0, found, expected_sum=int(wanted), found_sum=int(held)
+            )
+            for place, same, different, unknown, found, wanted, held in self._session.run(statement)
+        }
 
     def _shown(self) -> dict[int, list[Row]]:
         """Return the first differences of each partition."""
