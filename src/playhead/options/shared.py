@@ -113,7 +113,7 @@ OPEN_TO_OTHERS = Options(
         "allow", "Network that may connect: 10.1.0.0/16; repeatable.", "NETWORK", repeatable=True
     ),
 )
-"""Who may connect to a port that Playhead opens."""
+"""Which machines may connect to a port that Playhead opens."""
 
 
 def need_topic(name: str) -> None:

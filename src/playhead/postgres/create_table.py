@@ -10,11 +10,12 @@ from psycopg import sql
 
 from playhead import decoding
 from playhead.errors import Refused
-from playhead.postgres.column_names import length_fits, refuse_extra_name, refuse_fields
+from playhead.postgres.column_names import MOST_COLUMNS, length_fits, refuse_extra_name, why_not
 from playhead.postgres.rows.python_json import read_object
 from playhead.postgres.rows.text_format import Bad, Number
 from playhead.postgres.session import TableName
 from playhead.records import Records
+from playhead.tables.column_names import refuse_fields
 from playhead.tables.columns import PLACE
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
@@ -125,7 +126,14 @@ def table_for(
     names = [name for name in dict.fromkeys((*kinds, *found)) if name != extra]
     fields = {name: found.get(name, []) for name in names}
     rest = [] if extra is None else [(extra, "jsonb")]
-    refuse_fields(str(place), fields, beside=len(_METADATA) + 1 + len(rest))
+    refuse_fields(
+        str(place),
+        fields,
+        why_not,
+        beside=len(_METADATA) + 1 + len(rest),
+        most=MOST_COLUMNS,
+        instead="a column _extra jsonb for the other fields",
+    )
     if extra is not None:
         refuse_extra_name(str(place), extra)
     missing = [name for name in key if name not in fields]

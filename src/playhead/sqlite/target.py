@@ -16,11 +16,11 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.sqlite.affinity import count_of
-from playhead.sqlite.column_names import refuse_fields
 from playhead.sqlite.ledger import Ledger
 from playhead.sqlite.session import database_file, named, open_database, transaction
 from playhead.sqlite.table import Table, read_table
 from playhead.sqlite.writer import SqliteWriter
+from playhead.tables.column_names import fold, refuse_fields, why_no_name
 from playhead.tables.columns import METADATA
 from playhead.tables.target import RowTarget
 from playhead.target import Inspection, InUse, Writer
@@ -28,6 +28,9 @@ from playhead.terms import Terms, agreed, without_terms
 
 _RESERVED = ("sqlite_", "playhead_")
 """Tables whose names begin so are SQLite's and the ledger's."""
+
+# SQLite has 2,000, and comparing needs some beside those of the table.
+_MOST_COLUMNS = 1_990
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,22 @@ class SqliteTarget(RowTarget[sqlite3.Connection, Table]):
     def refuse_columns(self, document: Mapping[str, Any]) -> None:
         beside = [*filter(None, [self.rules.extra_column]), *METADATA]
         fields = [name for name in document["columns"] if name not in beside]
-        refuse_fields(document["table"], fields, beside=beside)
+        known = {fold(name): name for name in beside}
+
+        def why_not(name: str) -> str | None:
+            # SQLite compares names without the case of ASCII letters.
+            same = known.setdefault(fold(name), name)
+            taken = None if same == name else f"is to SQLite the same name as {same!r}"
+            return why_no_name(name) or taken
+
+        refuse_fields(
+            document["table"],
+            fields,
+            why_not,
+            beside=len(beside),
+            most=_MOST_COLUMNS,
+            instead="a column for the other fields and --extra-fields COLUMN",
+        )
 
     def creating(self, document: Mapping[str, Any]) -> str:
         columns, key = (", ".join(map(named, document[each])) for each in ("columns", "key"))

@@ -12,8 +12,9 @@ import pyarrow.json as pj
 
 from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.python_json import Documents, fold, read_object
+from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
+from playhead.tables.column_names import fold
 
 # What Arrow reads as a number, but JSON does not allow.
 _NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")

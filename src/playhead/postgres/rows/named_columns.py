@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.postgres.rows.python_json import Documents, fold, read_object
+from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
+from playhead.tables.column_names import fold
 
 FORM = "playhead:form"
 Names = frozenset[str]

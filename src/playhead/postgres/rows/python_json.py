@@ -7,6 +7,7 @@ from typing import Any
 from playhead.postgres.rows.altered_values import REPEATED, alterations, has_repeated
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.text_format import Bad, Number, Repeated, text_for
+from playhead.tables.column_names import fold
 
 
 class Documents:
@@ -84,13 +85,6 @@ class Documents:
 
 
 _MOST_SHAPES = 1_000
-
-
-def fold(name: str) -> str:
-    """Fold a name like SQL: ASCII letters to lower case."""
-    if name.isascii():
-        return name.lower()
-    return "".join(each.lower() if each.isascii() else each for each in name)
 
 
 def read_object(value: bytes) -> dict[str, Any]:
