@@ -1,4 +1,4 @@
-"""Records of captures that are numbered are read in pieces, whatever lies between them in their file."""
+"""Records of captures that are numbered are read in pieces of a limited size, whatever else is in their file."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from playhead.querylog.cutting import RowCutter, cutter_of
 from playhead.querylog.located import place_in
 from playhead.record import Slice
-from playhead.traffic.formats import server_log
+from playhead.traffic.formats import extract_csv, server_log
 from playhead.traffic.index import TrafficIndex
 from playhead.traffic.reader import Files
 from playhead.traffic.source import Kind, TrafficSource
@@ -101,3 +101,22 @@ def test_every_record_is_in_the_index_once(tmp_path: Path) -> None:
         == names.count("a")
         == len(records("csvlog", file, "pg_raw_a"))
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [(",,,,,,,,,,,,,\n", "more than 10 commas"), ('"' + "x\n" * 600 + 'x"\n', "more than 0 MB")],
+    ids=["cells", "lines"],
+)
+def test_a_row_that_fills_the_memory_is_left_out_of_an_extract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, said: str
+) -> None:
+    monkeypatch.setattr(extract_csv, "_MOST_COMMAS", 10)
+    monkeypatch.setattr(extract_csv, "LONGEST", 1_000)
+    file = tmp_path / "extract.csv"
+    file.write_text(f"key,value\na,1\n{row}b,2\n")
+    source = TrafficSource("extract", str(file))
+    found = [value for value, _ in records("extract", file, "extract")]
+    assert (found[0], found[-1]) == (b"1", b"2")
+    troubles = source._index().catalog.troubles
+    assert any(said in reason for reason in troubles)

@@ -25,6 +25,8 @@ _WHOLE: Final = ("topic", "partition", "offset", "timestamp_ms", "value", "value
 _TIMES: Final = ("ts", "timestamp", "timestamp_ms")
 _KEYS: Final = ("key", "keyString")
 _NONE_MS: Final = -1
+_MOST_COMMAS: Final = 4 << 20
+"""The maximum in a row; those that are not quoted make a cell each, which takes fifty bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +143,31 @@ class _Rows:
     def __init__(self, file: BinaryIO, *, is_first: bool = True) -> None:
         self._file, self.at, self.line = file, 0, 0
         self._codec = "utf-8-sig" if is_first else "utf-8"
+        self._begun_at = self._commas = 0
 
-    def _lines(self) -> Iterator[str]:
-        for raw in iter(lambda: self._file.readline(LONGEST), b""):
-            self.at += len(raw)
-            self.line += 1
-            # Invalid UTF-8 is preserved.
-            yield raw.decode(self._codec, "surrogateescape")
-            self._codec = "utf-8"
+    def _next_line(self) -> str | None:
+        """Return the next line; raise csv.Error for a row that would take much more memory than its bytes."""
+        raw = self._file.readline(LONGEST)
+        if not raw:
+            return None
+        self.at += len(raw)
+        self.line += 1
+        codec, self._codec = self._codec, "utf-8"
+        self._commas += raw.count(b",")
+        if self._commas > _MOST_COMMAS:
+            raise csv.Error(f"a row of more than {_MOST_COMMAS:,} commas")
+        if self.at - self._begun_at > LONGEST:
+            raise csv.Error(f"a row of more than {LONGEST >> 20} MB")
+        # Invalid UTF-8 is preserved.
+        return raw.decode(codec, "surrogateescape")
 
     def __iter__(self) -> Iterator[tuple[int, int, list[str] | str]]:
         """Yield line number, first byte, and the cells or the reason why there are none."""
         csv.field_size_limit(LONGEST)
-        reader = csv.reader(self._lines(), strict=True)
+        # After an error, the reader begins a new row, and this iterator continues; a generator would end.
+        reader = csv.reader(iter(self._next_line, None), strict=True)
         while True:
+            self._begun_at, self._commas = self.at, 0
             line, start = self.line + 1, self.at
             try:
                 cells = next(reader)
