@@ -207,6 +207,15 @@ def test_a_sandbox_in_a_strangers_folder_is_refused_by_every_command(servers_fol
     assert list(theirs.iterdir()) == []
 
 
+@NEEDS_A_STRANGER
+def test_a_sandbox_that_is_refused_makes_nothing_behind_a_strangers_link(servers_folder, tmp_path):
+    theirs = strangers_folder(servers_folder / f"theirs-{tmp_path.name}")
+    assert as_stranger("ln", "-s", str(tmp_path), str(theirs / "way")).returncode == 0
+    with pytest.raises(SandboxError, match="belongs to"):
+        Sandbox(theirs / "way" / "box").up()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_sandbox_in_a_folder_that_others_can_write_to_is_refused(tmp_path):
     box = tmp_path / "box"
     box.mkdir()

@@ -53,6 +53,8 @@ def server_user() -> User | None:
 
 def prepare(directory: Path, user: User | None) -> None:
     """Make the folder; refuse one that we cannot write, or the servers cannot enter."""
+    # Before anything is made: what is made in a folder of another user may be exchanged for a link.
+    expect_own(directory)
     try:
         new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
         for folder in reversed(new):
