@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead import plan as plans
 from playhead.cli.app import main
 from playhead.cli.replay.run_replay import need_letters, need_rules
 from playhead.config.context import configure
@@ -217,6 +218,28 @@ def test_a_plan_that_is_nested_too_deep_is_no_plan(place: str) -> None:
     terms = json.loads(plan_of(partition_plan(0, 5)).terms().as_json())
     with pytest.raises(ValueError, match="nested more than 200 deep"):
         Terms.from_json(json.dumps(terms | {"rules": {"where": deep}}))
+
+
+@pytest.mark.parametrize(
+    "part", ["estimate.seconds", "estimate.size_bytes", "partitions", "from_ms"]
+)
+def test_a_number_of_hundreds_of_digits_is_no_number_of_a_plan(part: str) -> None:
+    """Arithmetic and texts fail on such numbers, each in its own way."""
+    document = plan_of(partition_plan(0, 5)).as_document()
+    name, _, field = part.partition(".")
+    if name == "partitions":
+        ends = dict.fromkeys(("span_end", "to_offset", "stable_end", "high_watermark"), 10**400)
+        document["partitions"][0].update(ends)
+    else:
+        document[name] = document[name] | {field: 10**400} if field else 10**400
+    document["sha256"] = plans._digest(document)
+    with pytest.raises(UsageError, match="is a number of more than 64 bits; needed"):
+        Plan.from_json(json.dumps(document), where="a file")
+
+
+def test_a_sample_in_a_plan_may_have_any_number() -> None:
+    plan = replace(plan_of(partition_plan(0, 5)), samples=({"id": 10**400},))
+    assert Plan.from_json(plan.as_json(), where="a file") == plan
 
 
 @pytest.mark.parametrize("change", [{"rules": 5}, {"topics": ["laps"]}, {"plan": 5}, {"digest": 5}])

@@ -8,6 +8,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 # What we write is a tenth as deep; Python gives up at a few hundred.
 _DEEPEST = 200
+# Every number of ours has 64 bits; with hundreds of digits, arithmetic and texts fail.
+_NUMBERS = range(-(2**63), 2**63)
 
 
 def need_kinds(held: Any, where: str) -> None:
@@ -18,7 +20,7 @@ def need_kinds(held: Any, where: str) -> None:
         name = f"{where}.{field.name}"
         value = getattr(held, field.name)
         if not _fits(value, hints[field.name], name):
-            raise TypeError(f"{name} is {value!r:.60}; needed: {_shown(hints[field.name])}")
+            raise TypeError(f"{name} is {_cut(value)}; needed: {_shown(hints[field.name])}")
 
 
 def need_shallow(document: Any) -> None:
@@ -51,10 +53,11 @@ def _fits(value: Any, hint: Any, where: str) -> bool:
             _fits(name, inner[0], where) and _fits(each, inner[1], f"{where}.{name!s:.60}")
             for name, each in value.items()
         )
-    if hint is float:
-        return type(value) in (int, float)
-    if hint is int or hint is bool:
-        return type(value) is hint
+    if hint is float or hint is int:
+        is_whole = type(value) is int and value in _NUMBERS
+        return is_whole or (hint is float and type(value) is float)
+    if hint is bool:
+        return type(value) is bool
     if hint is Any or not isinstance(hint, type):
         return True
     if is_dataclass(hint) and isinstance(value, hint):
@@ -81,6 +84,11 @@ def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+def _cut(value: Any) -> str:
+    is_large = type(value) is int and value not in _NUMBERS
+    return "a number of more than 64 bits" if is_large else f"{value!r:.60}"
 
 
 def _shown(hint: Any) -> str:
