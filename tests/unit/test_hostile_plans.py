@@ -278,7 +278,13 @@ def test_topics_of_another_kind_among_the_needs_of_an_archive_are_refused(topics
         api.planned(plan, configure({}))
 
 
-@pytest.mark.parametrize("needs", [{"tables": 5}, {"tables": [{}]}, {"tables": [{"table": ["s"]}]}])
+_NUL: Any = {"table": ["public", "laps"], "columns": [["a\0b", "text"]], "key": ["a\0b"]}
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [{"tables": 5}, {"tables": [{}]}, {"tables": [{"table": ["s"]}]}, {"tables": [_NUL]}],
+)
 def test_needs_of_another_kind_are_refused_with_the_way_out(needs: Any) -> None:
     asked = request(target="postgresql://u@127.0.0.1:1/x?table=laps")
     plan = plan_of(partition_plan(0, 5), request=asked, target=Inspection("x", needs=needs))

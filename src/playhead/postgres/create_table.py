@@ -152,8 +152,11 @@ def table_for(
 
 
 def _is_name(text: object) -> bool:
-    """Return whether it can be a name, uncut; the server's own names are checked with the fields."""
-    return isinstance(text, str) and text != "" and length_fits(text)
+    """Return whether it can be a name, uncut; the server's own names are checked with the fields.
+
+    The server would read a statement only up to a NUL, and so another one than is shown.
+    """
+    return isinstance(text, str) and text != "" and "\0" not in text and length_fits(text)
 
 
 def _fields(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
