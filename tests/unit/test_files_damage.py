@@ -9,7 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from playhead.files import file_names
 from playhead.files.errors import (
@@ -21,9 +23,12 @@ from playhead.files.errors import (
     StoreFailed,
     StoreUnavailable,
 )
+from playhead.files.formats.csv_format import CsvCodec
+from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.source import FilesSource
 from playhead.files.stores import local
 from playhead.files.target import FilesTarget
+from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import AlreadyCommitted
@@ -298,3 +303,72 @@ def test_a_file_that_is_a_link_is_not_read(tmp_path: Path) -> None:
     file.symlink_to(tmp_path / "moved")
     with pytest.raises(LinkInside):
         everything(str(tmp_path / "archive"))
+
+
+# --- files that another user has written -------------------------------------------------------
+
+
+HEADERS = pa.list_(pa.struct({"name": pa.string(), "value": pa.binary()}))
+
+
+def table_with(**columns: pa.Array) -> pa.Table:
+    """The columns of one record with the offset 0, some of them others."""
+    headers = pa.array([[]], HEADERS)
+    own = {name: pa.array([0]) for name in ("offset", "timestamp_ms")}
+    own |= {"timestamp_type": pa.array([0], pa.int8()), "key": pa.array([b""]), "headers": headers}
+    return pa.table(own | {"value": pa.array([b""])} | columns)
+
+
+def bytes_of(table: pa.Table, **rules: Any) -> bytes:
+    file = pa.BufferOutputStream()
+    parquet.write_table(table, file, **rules)
+    return file.getvalue().to_pybytes()
+
+
+def many(**columns: pa.Array) -> pa.Table:
+    """Four thousand records; the columns are of that many, too."""
+    rows = pa.array([0] * 4_000, pa.int32())
+    return pa.table({n: c.take(rows) for n, c in zip(COLUMNS, table_with(), strict=True)} | columns)
+
+
+COLUMNS = table_with().column_names
+MEGABYTES = pa.DictionaryArray.from_arrays(
+    pa.array([0] * 4_000, pa.int32()), pa.array([b"x" * 1_000_000])
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        pytest.param(
+            lambda: bytes_of(table_with(headers=pa.array(["x"]))), "headers is string", id="kind"
+        ),
+        pytest.param(
+            lambda: bytes_of(table_with(headers=pa.array([[None]], HEADERS))),
+            "a header has no name",
+            id="header",
+        ),
+        pytest.param(lambda: bytes_of(many()), "more than offsets", id="rows"),
+        pytest.param(
+            lambda: bytes_of(many(key=MEGABYTES)),
+            "unfolds to 4,000,000,000 bytes",
+            id="keys",
+        ),
+        pytest.param(
+            lambda: bytes_of(
+                table_with(), use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"}
+            ),
+            "value is encoded by DELTA_BYTE_ARRAY",
+            id="encoding",
+        ),
+    ],
+)
+def test_a_file_that_is_no_slice_of_ours_is_not_unfolded(data: Any, told: str) -> None:
+    offsets = 1 if told == "more than offsets" else 10_000
+    with pytest.raises(ValueError, match=told):
+        list(ParquetCodec().decode(data(), Slice("t", 0, 0, offsets)))
+
+
+def test_a_csv_file_with_other_columns_is_not_parsed() -> None:
+    with pytest.raises(ValueError, match="its first line does not name our columns"):
+        list(CsvCodec().decode(b"," * 9 + b"\r\n" + b"," * 9 + b"\r\n", Slice("t", 0, 0, 1)))

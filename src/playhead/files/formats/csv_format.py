@@ -33,6 +33,7 @@ _TYPES = {
     "headers": pa.string(),
 }
 HEADER = tuple(_TYPES)
+_FIRST_LINE = f"{','.join(HEADER)}\r\n".encode()
 _TEXT, _BASE64, _NULL = "text", "base64", "null"
 # Arrow's reader requires a row to be in one block: the whole file is one.
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 16, (1 << 31) - 1
@@ -64,6 +65,9 @@ class CsvCodec:
         return pieces
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
+        # Each column takes Arrow some kilobytes: two megabytes of commas would take gigabytes.
+        if not data.startswith(_FIRST_LINE):
+            raise ValueError("its first line does not name our columns")
         block = min(max(len(data) + 1, _LEAST_BLOCK), _MOST_BLOCK)
         table = arrow_csv.read_csv(
             pa.BufferReader(data),

@@ -49,6 +49,16 @@ _WRITING: dict[str, Any] = {
 }
 
 
+# A file is of one slice, of 64 MiB and a record at most. Another user may have written one of some
+# kilobytes that unfolds to many gigabytes.
+_MOST_BYTES = 1 << 30
+_BYTES_OF_A_VALUE = 32
+# Of texts and bytes. Values of a dictionary are counted before they are repeated; other encodings repeat
+# parts of values.
+_DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
+_ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY", *_DICTIONARIES}
+
+
 @dataclass(frozen=True, slots=True)
 class ParquetCodec:
     """Columns offset, timestamp_ms, timestamp, timestamp_type, key, value, headers.
@@ -82,10 +92,15 @@ class ParquetCodec:
         return [memoryview(file.getvalue())]
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            for index in range(file.num_row_groups):
-                table = file.read_row_group(index, columns=_RESTORED, use_threads=False)
-                yield _records(table, slice_)
+        try:
+            repeated = _repeated(pq.read_metadata(pa.BufferReader(data)), slice_)
+            with pq.ParquetFile(pa.BufferReader(data), read_dictionary=repeated) as file:
+                _refuse_types(file.schema_arrow)
+                for index in range(file.num_row_groups):
+                    table = file.read_row_group(index, columns=_RESTORED, use_threads=False)
+                    yield _records(table, slice_)
+        except pa.ArrowException as exc:  # Some of its classes are of no common one of Python's.
+            raise ValueError(str(exc)) from exc
 
 
 def _table(group: Group) -> pa.Table:
@@ -121,8 +136,64 @@ def _header_column(headers: list[Headers]) -> pa.Array:
     return pa.ListArray.from_arrays(starts, pairs, type=_HEADERS)
 
 
+def _repeated(metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
+    """Return the columns with a dictionary of texts or bytes; raise ValueError for more than a slice."""
+    if metadata.num_rows > slice_.to_offset - slice_.from_offset:
+        raise ValueError(f"it has {metadata.num_rows:,} records, more than offsets")
+    size, repeated = 0, set()
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            name, encodings = chunk.path_in_schema, {*chunk.encodings}
+            if name.partition(".")[0] not in _RESTORED:
+                continue
+            size += chunk.total_uncompressed_size + _BYTES_OF_A_VALUE * chunk.num_values
+            if chunk.physical_type != "BYTE_ARRAY":
+                continue
+            if others := encodings - _ENCODINGS:
+                raise ValueError(f"its column {name} is encoded by {', '.join(sorted(others))}")
+            if encodings & _DICTIONARIES:
+                repeated.add(name)
+    _refuse_size(size)
+    return sorted(repeated)
+
+
+def _refuse_types(schema: pa.Schema) -> None:
+    for field_ in _FIELDS:
+        if field_.name not in _RESTORED:
+            continue
+        found = _plain(schema.field(field_.name).type)
+        if found != _plain(field_.type):
+            raise ValueError(f"its column {field_.name} is {found}, needed: {field_.type}")
+
+
+def _refuse_size(size: int) -> None:
+    if size > _MOST_BYTES:
+        raise ValueError(f"it unfolds to {size:,} bytes, needed at most {_MOST_BYTES:,}")
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries, and without what a library may say otherwise: what is never null."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type
+    if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
+        return pa.list_(pa.struct([(each.name, _plain(each.type)) for each in type_.value_type]))
+    return type_
+
+
+def _unfolded(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column that may be a dictionary, unless they would be too large."""
+    plain = column
+    if pa.types.is_dictionary(column.type):
+        for chunk in column.chunks:
+            lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+            _refuse_size(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
+        plain = column.cast(column.type.value_type)
+    values: list[Any] = plain.to_pylist()
+    return values
+
+
 def _records(table: pa.Table, slice_: Slice) -> Records:
-    lists = {name: table.column(name).to_pylist() for name in _RESTORED if name != "headers"}
+    lists = {name: _unfolded(table.column(name)) for name in _RESTORED if name != "headers"}
     return Records(
         slice_.topic,
         slice_.partition,
@@ -139,8 +210,9 @@ def _headers(column: pa.ChunkedArray, count: int) -> list[Headers]:
     flat = pc.list_flatten(column)
     if len(flat) == 0:
         return [()] * count
-    pairs = list(
-        zip(pc.struct_field(flat, 0).to_pylist(), pc.struct_field(flat, 1).to_pylist(), strict=True)
-    )
+    names, values = (_unfolded(pc.struct_field(flat, each)) for each in (0, 1))
+    if None in names:
+        raise ValueError("a header has no name")
+    pairs = list(zip(names, values, strict=True))
     ends = list(accumulate(pc.list_value_length(column).to_pylist(), initial=0))
     return [tuple(pairs[start:end]) for start, end in pairwise(ends)]
