@@ -479,6 +479,18 @@ def test_any_text_is_read_or_refused_with_a_place_in_it(text):
         assert "".join(token.text for token in outcome.tokens) == text
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"where": "key = '\udcff'"}, {"where": "`\ud800` = 1"}, {"select": "key AS `a\udcff`"}],
+)
+def test_half_of_a_character_is_refused_where_it_is(given):
+    """Bytes of a command line that are no UTF-8: the engine has no text for them."""
+    [text] = given.values()
+    with pytest.raises(BadExpression, match="here is half of a character") as caught:
+        Transform(**given).expressions()
+    assert "\ud7ff" < text[caught.value.start] < "\ue000"
+
+
 @pytest.mark.parametrize("opening", ["(", "abs(", "[", "a["])
 def test_brackets_without_end_are_refused_before_spark_reads_them(opening):
     with pytest.raises(BadExpression, match="nested more than 100 deep"):

@@ -28,6 +28,7 @@ _TOKEN = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _NAME = re.compile(r"\w+")
+_HALF = re.compile("[\ud800-\udfff]")
 _BRACKETED_NAME = re.compile(
     r"""\[\s*('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")\s*\]""", re.DOTALL
 )
@@ -142,6 +143,11 @@ def tokens_of(text: str, option: str) -> list[Token]:
     if len(text) > _LONGEST:
         reason = f"the expression has {len(text):,} characters, needed at most {_LONGEST:,}"
         raise BadExpression(option, text[:80], start=0, length=80, reason=reason)
+    if half := _HALF.search(text):  # Bytes of the command line that are no text become such halves.
+        reason = "here is half of a character, which no engine can be given"
+        raise BadExpression(
+            option, text, start=half.start(), reason=reason, hint="write the text in UTF-8"
+        )
     tokens = list(_Scanner(text, option))
     depth = 0
     for token in tokens:
