@@ -142,12 +142,12 @@ def _repeated(metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
         raise ValueError(f"it has {metadata.num_rows:,} records, more than offsets")
     size, repeated = 0, set()
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            name, encodings = chunk.path_in_schema, {*chunk.encodings}
+        for piece in map(group.column, range(group.num_columns)):
+            name, encodings = piece.path_in_schema, {*piece.encodings}
             if name.partition(".")[0] not in _RESTORED:
                 continue
-            size += chunk.total_uncompressed_size + _BYTES_OF_A_VALUE * chunk.num_values
-            if chunk.physical_type != "BYTE_ARRAY":
+            size += piece.total_uncompressed_size + _BYTES_OF_A_VALUE * piece.num_values
+            if piece.physical_type != "BYTE_ARRAY":
                 continue
             if others := encodings - _ENCODINGS:
                 raise ValueError(f"its column {name} is encoded by {', '.join(sorted(others))}")
@@ -184,9 +184,9 @@ def _unfolded(column: pa.ChunkedArray) -> list[Any]:
     """Return the values of a column that may be a dictionary, unless they would be too large."""
     plain = column
     if pa.types.is_dictionary(column.type):
-        for chunk in column.chunks:
-            lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
-            _refuse_size(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
+        for piece in column.iterchunks():
+            lengths = pc.binary_length(piece.dictionary).cast(pa.int64())
+            _refuse_size(pc.sum(lengths.take(piece.indices)).as_py() or 0)
         plain = column.cast(column.type.value_type)
     values: list[Any] = plain.to_pylist()
     return values
