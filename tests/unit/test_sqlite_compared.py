@@ -160,6 +160,24 @@ def test_rows_that_are_gone_and_rows_too_many_are_counted(tmp_path: Path) -> Non
     assert kinds(found) == {"missing": 1, "extra": 1}
 
 
+@pytest.mark.parametrize("rule", [None, "update"])
+@pytest.mark.parametrize("declared", ["TEXT", "INTEGER", "BLOB", "REAL", "NUMERIC", ""])
+def test_rows_too_many_are_counted_whatever_the_type_of_their_offsets(
+    tmp_path: Path, declared: str, rule: str | None
+) -> None:
+    made = f"CREATE TABLE t (id INTEGER PRIMARY KEY, x, y, _topic, _partition {declared}, _offset {declared})"
+    target = table(tmp_path, rule, made)
+    given = slices_of(*([{"id": 10 * n + i, "x": 1} for i in range(10)] for n in range(2)))
+    replayed(target, given)
+    assert told(verified(target, given)) == (20, 0, 0)
+    rows(
+        tmp_path / "a.db",
+        "INSERT INTO t VALUES (77, 'evil', 0, 't', 0, 7), (78, 'evil', 0, 't', 0, 12)",
+    )
+    found = verified(target, given)
+    assert kinds(found) == {"extra": 2}, found
+
+
 def test_fields_of_earlier_records_are_compared_too(tmp_path: Path) -> None:
     target, given = table(tmp_path, "update"), slices_of([{"id": 1, "y": 7}], [{"id": 1, "x": 1}])
     replayed(target, given)

@@ -9,10 +9,12 @@ from uuid import uuid4
 from playhead.record import Slice
 from playhead.sqlite.session import all_of, named
 from playhead.sqlite.table import REFUSED, Table
-from playhead.tables.columns import PARTITION, TOPIC
+from playhead.tables.columns import OFFSET, PARTITION, TOPIC
 from playhead.tables.compare import ExpectedRow
 from playhead.tables.json_fields import Row
 
+_OF_TEXTS = ("CHAR", "CLOB", "TEXT")
+"""One of these words in a declared type makes SQLite store a column's numbers as texts."""
 _OWN = ("topic", "partition", "last", "records", "slice", "refused")
 
 
@@ -48,10 +50,16 @@ class SqliteRows:
         conditions = "".join(f" AND {named(name)} = ?" for name in where)
         [(count,)] = self._run(
             f"SELECT count(*) FROM {named(self.table.name)} t "  # noqa: S608 - quoted names
-            f"WHERE _offset >= ? AND _offset < ?{conditions}{self._unless}",
+            f"WHERE {self._offset()} >= ? AND {self._offset()} < ?{conditions}{self._unless}",
             (span.from_offset, span.to_offset, *where.values()),
         )
         return int(count)
+
+    def _offset(self) -> str:
+        """The number that the offset of a row is: a column of texts compares numbers as texts too."""
+        declared = self.table.columns[OFFSET].upper()
+        is_text = "INT" not in declared and any(each in declared for each in _OF_TEXTS)
+        return f"CAST({OFFSET} AS INTEGER)" if is_text else OFFSET
 
     def begin(self, number: int) -> None:
         self._name, unnamed = f"playhead_final_{number}", self._unnamed.hex()
