@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from tools.debian import NoPackages, unpacked
 
 from playhead.host.runtimes import PostgresPrograms
+from playhead.sandbox import Endpoints
 from tests.busy_day import expect_equal, make_base, recorded_day
-from tests.fix_commands import Playhead
+from tests.fix_commands import Playhead, RunBytes
 from tests.postgres_pair import DURATIONS, STARTS, Postgres, started
 
 
@@ -31,19 +33,34 @@ def base(folder: Path) -> Postgres:
     return make_base(Postgres(folder / "base", programs=programs))
 
 
-@pytest.mark.parametrize("settings", [DURATIONS, STARTS], ids=["durations", "starts"])
+@pytest.mark.parametrize(
+    ("settings", "is_shipped"),
+    [(DURATIONS, False), (STARTS, False), (DURATIONS, True)],
+    ids=["durations", "starts", "shipped"],
+)
 def test_the_tables_are_equal_row_for_row(
     base: Postgres,
     folder: Path,
     playhead: Playhead,
+    sandbox: Endpoints,
+    on_sandbox: RunBytes,
     request: pytest.FixtureRequest,
     settings: dict[str, str],
+    is_shipped: bool,
 ) -> None:
     name = request.node.callspec.id
     log, rows = recorded_day(base, folder / f"source-{name}", settings)
     target = base.copy_to(folder / f"target-{name}")
+    played = f"csvlog:{log}"
+    if is_shipped:
+        pattern = f"older_{uuid.uuid4().hex[:8]}_{{db}}"
+        on_sandbox(
+            "queries", "ship", str(log), f"kafka:{pattern}", "--once", "--name", pattern[:14]
+        )
+        played = f"kafka:{pattern.format(db='app')}"
     with started(target):
-        words = ["queries", "replay", f"csvlog:{log}", "--to", target.url, "--databases", "app"]
+        words = ["queries", "replay", played, "--to", target.url, "--databases", "app"]
+        words += ["-b", sandbox.bootstrap_servers] if is_shipped else []
         words += ["--id", target.folder.name, "-y", "-o", "json"]
         assert target.sql("SHOW server_version_num")[0][0].startswith("15")
         killed = playhead(*words, PLAYHEAD_ABORT_AT="queries.answered#99")
