@@ -468,6 +468,31 @@ def test_a_lock_of_a_prepared_transaction_stops_nobody(day: Day) -> None:
     assert day.same(ROWS), day.on(day.target, ROWS)
 
 
+@pytest.mark.parametrize(
+    "point",
+    [
+        "queries.answered#4",
+        *(
+            pytest.param(f"queries.{step}#{n}", marks=pytest.mark.torture)
+            for step in ("sent", "answered")
+            for n in range(1, 8)
+        ),
+    ],
+)
+def test_a_run_killed_beside_a_prepared_transaction_leaves_none(day: Day, point: str) -> None:
+    """The verdict may be that PREPARE or COMMIT PREPARED failed, because the killed run has done it."""
+    with day.client() as one, day.client() as two:
+        one.run("BEGIN", "INSERT INTO t VALUES (1, '')", f"PREPARE TRANSACTION '{day.name}'")
+        two.run("INSERT INTO t VALUES (2, '')")
+        one.run("INSERT INTO t VALUES (3, '')", f"COMMIT PREPARED '{day.name}'")
+        two.run("INSERT INTO t VALUES (4, '')")
+    log = f"csvlog:{day.log()}"
+    assert day.replay(log=log, PLAYHEAD_ABORT_AT=point).code != 0
+    assert day.replay(log=log).code in (0, 4)
+    assert day.same(ROWS), day.on(day.target, ROWS)
+    assert day.on(day.target, "SELECT gid FROM pg_prepared_xacts") == []
+
+
 # --- logs of which nothing can be played ---------------------------------------------------------
 
 
