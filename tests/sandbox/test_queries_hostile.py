@@ -493,6 +493,17 @@ def test_a_run_killed_beside_a_prepared_transaction_leaves_none(day: Day, point:
     assert day.on(day.target, "SELECT gid FROM pg_prepared_xacts") == []
 
 
+def test_options_in_the_url_are_those_of_every_session(day: Day) -> None:
+    for _ in range(2):
+        with day.client() as one:
+            one.run("INSERT INTO t SELECT 1, current_setting('synchronous_commit')")
+            one.run("INSERT INTO t SELECT 2, current_setting('work_mem')")
+    options = "-csynchronous_commit%3Dlocal%20-cwork_mem%3D12345kB"
+    day.replay("--to", f"{day.url(day.target)}?options={options}")
+    expected = [("1", "local"), ("1", "local"), ("2", "12345kB"), ("2", "12345kB")]
+    assert day.on(day.target, ROWS) == expected
+
+
 # --- logs of which nothing can be played ---------------------------------------------------------
 
 
