@@ -27,6 +27,7 @@ from playhead.errors import (
     EXIT_USAGE,
     PlayheadError,
 )
+from playhead.host import lifetime
 from playhead.version import __version__
 
 _WITH_ENGINE = ("replay", "gaps", "verify", "resume")
@@ -136,6 +137,7 @@ def _run_anywhere(words: list[str]) -> int:
         return client.run(words)
     except client.RunHere as exc:
         here = exc
+    lifetime.is_of_one_command = True
     try:
         return _run_command(here.words)
     finally:

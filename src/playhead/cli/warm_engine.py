@@ -66,7 +66,7 @@ def main() -> None:
         if not _takes(lock):
             return  # another process is starting one
         code, surroundings = handover.code(), handover.surroundings()
-        settings = engine_settings.settings("playhead", _MASTER, ui=False)
+        settings = engine_settings.settings("playhead", _MASTER)
         settings |= {DAEMON: _DAEMON_MODULE, "spark.default.parallelism": str(os.cpu_count() or 1)}
         with nullcontext() if "--at-once" in sys.argv[2:] else priority.lowered():
             gateway = _started(settings)

@@ -10,6 +10,7 @@ from uuid import uuid4
 from playhead.config.context import Configuration
 from playhead.config.settings import BY_NAME
 from playhead.errors import PlayheadError, RunsAlone
+from playhead.host import lifetime
 from playhead.records import Records
 from playhead.task.job import Job
 from playhead.transform.transform import Transform
@@ -106,6 +107,8 @@ class Engine:
                     master=master,
                     remote=self._configuration.get("spark_remote"),
                     memory=self._memory or session.DEFAULT_MEMORY,
+                    # Without a transform, no record passes through the JVM.
+                    is_brief=lifetime.is_of_one_command and self._transform is None,
                 )
                 self._session = own_session.with_own_settings(found)
             return self._session

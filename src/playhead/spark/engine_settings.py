@@ -18,7 +18,7 @@ _CLOSED = {
 _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
 
 
-def settings(name: str, master: str, ui: bool) -> dict[str, str]:
+def settings(name: str, master: str) -> dict[str, str]:
     """Return the settings of an application on this machine, or one that drives a cluster from here."""
     said = {
         "spark.app.name": name,
@@ -27,13 +27,12 @@ def settings(name: str, master: str, ui: bool) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-    }
-    if not ui:
         # These logs are not used, and a pipeline writes five a second.
-        said |= {f"spark.ui.retained{each}": "50" for each in ("Jobs", "Stages", "Tasks")}
-        said["spark.sql.ui.retainedExecutions"] = "10"
+        **{f"spark.ui.retained{each}": "50" for each in ("Jobs", "Stages", "Tasks")},
+        "spark.sql.ui.retainedExecutions": "10",
+    }
     if master.startswith("local"):
         # One wave of tasks; Spark's 200 are for a cluster's data.
         said["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
