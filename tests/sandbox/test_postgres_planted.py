@@ -234,8 +234,14 @@ TAKEN = {
     "lag(text) RETURNS text": "$1",
     "pg_input_is_valid(text, varchar) RETURNS bool": "true",
 }
-# PostgreSQL has none for exactly these types. The first is in the Arrow driver's query when it connects.
-OPERATORS = {"<>": ("regproc", "int4"), "&": ("int8", "int4"), "/": ("int8", "numeric")}
+# PostgreSQL has none for exactly these types. The first is in the Arrow driver's query when it connects, and
+# the second is for a server's types, which are compared with those that the driver read before.
+OPERATORS = {
+    "<>": ("regproc", "int4"),
+    "=": ("oid", "int4"),
+    "&": ("int8", "int4"),
+    "/": ("int8", "numeric"),
+}
 COLUMNS = "(id int8 PRIMARY KEY, v varchar, n numeric, _partition int4, _offset int8, _timestamp timestamptz)"
 
 

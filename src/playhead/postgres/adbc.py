@@ -23,12 +23,13 @@ _TEMPORARY = StatementOptions.INGEST_TEMPORARY.value
 _APPEND = "adbc.ingest.mode.append"
 _STATUS = "adbc.postgresql.transaction_status"
 
-# The server's version, and the types that a column may have, but for the row types of tables.
+# The server's version, and the types that a column may have, but for the row types of tables. PostgreSQL has
+# no `oid = integer`, so another user's operator would match exactly; and some servers allow no MD5.
 _TYPES = """
-SELECT pg_catalog.current_setting('server_version_num'),
-       pg_catalog.md5(pg_catalog.string_agg(t.oid::text || t.typtype::text || t.typname::text, ',' ORDER BY t.oid))
+SELECT pg_catalog.current_setting('server_version_num'), pg_catalog.hashtextextended(
+       pg_catalog.string_agg(t.oid::text || t.typtype::text || t.typname::text, ',' ORDER BY t.oid), 0)
 FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
-WHERE t.typelem = 0 AND (t.typrelid = 0 OR c.relkind = 'c')
+WHERE t.typelem = '0'::oid AND (t.typrelid = '0'::oid OR c.relkind = 'c')
 """
 _MOST_KEPT = 2
 
