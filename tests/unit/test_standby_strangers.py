@@ -33,6 +33,27 @@ def victim(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"a" * 240 + b".running",
+        "\u00fc".encode() * 120 + b".running",
+        b"laps.\xff\xfe.running",
+        b"laps..running",
+        b"laps.a'b;c.running",
+        b"laps." + b"b" * 230 + b".running",
+    ],
+)
+def test_a_name_that_no_watcher_gives_ends_none(room, name):
+    """Its outcome had a name that was too long or no text: each watcher died of the same file."""
+    os.close(os.open(os.fsencode(room.folder) + b"/" + name, os.O_CREAT, 0o600))
+    room.drop("laps.json", REQUEST)
+    odd, outcome = room.watch()
+    assert (odd["outcome"], "matches no standby" in odd["error"]) == ("failed", True)
+    assert outcome["outcome"] == "done"
+    assert not room.names(".")
+
+
 def test_a_link_in_the_place_of_the_lock_is_not_written_through(room, victim):
     """The lock was a file of the watched folder: whatever it led to was cut to nothing."""
     (room.folder / ".playhead.lock").symlink_to(victim)

@@ -149,9 +149,12 @@ class Watch:
     def _next(self) -> Claim | None:
         """Return the next file; those of an earlier watcher come first."""
         self._expect_folder()
+        odd = []
         for running in sorted(self.folder.glob(f"[!.]*{RUNNING}")):
-            return Claim.found(running)
-        for dropped in dropped_files(self.folder):
+            if (found := Claim.found(running)) is not None:
+                return found
+            odd.append(running)
+        for dropped in (*odd, *dropped_files(self.folder)):
             name = standby_of(dropped.name.removesuffix(REQUEST), Standbys().names())
             claim = Claim.of(dropped, new_id(name or _NOBODY))
             with suppress(FileNotFoundError):  # The file was removed meanwhile.

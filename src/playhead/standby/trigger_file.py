@@ -10,6 +10,7 @@ from typing import Any
 
 from playhead.errors import BadValue, UnknownKey, UsageError
 from playhead.host.folders import open_plain
+from playhead.plan import REPLAY_ID
 from playhead.span import Span
 
 REQUEST, RUNNING, OUTCOME = ".json", ".running", ".outcome.json"
@@ -58,10 +59,16 @@ class Claim:
         return cls(dropped.with_name(f"{stem}.{replay_id}{RUNNING}"), stem, replay_id)
 
     @classmethod
-    def found(cls, running: Path) -> "Claim":
-        """Return the claim of a file that an earlier watcher left."""
+    def found(cls, running: Path) -> "Claim | None":
+        """Return the claim of a file that an earlier watcher left; None for a name that no watcher makes.
+
+        Whoever may write in the folder may choose such a name, and its outcome could have none.
+        """
         stem, _, replay_id = running.name.removesuffix(RUNNING).rpartition(".")
-        return cls(running, stem or replay_id, replay_id)
+        stem = stem or replay_id
+        if REPLAY_ID.fullmatch(replay_id) is None or stem != _shortened(stem):
+            return None
+        return cls(running, stem, replay_id)
 
     @property
     def shown(self) -> str:
