@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import playhead
 from playhead.errors import NotFetched
 from playhead.host import jars
+from playhead.host.threads import BackgroundCall
 
 ONE = "org.example:one:1.0"
 TWO = "org.example.deep:two:2.1-b"
@@ -275,6 +278,63 @@ def test_a_server_that_does_not_speak_http_is_an_error_of_ours(one_jar, monkeypa
         with pytest.raises(NotFetched, match=r"SSH-2\.0"):
             jars.ensure("set")
         talker.join(10)
+
+
+def endless(monkeypatch, first: bytes, on_and_on: bytes, pause_s: float) -> socket.socket:
+    """Name a mirror that begins with some bytes and then sends others for ever."""
+
+    def talk(peer: socket.socket) -> None:
+        with peer, suppress(OSError):
+            peer.recv(4096)
+            peer.sendall(first)
+            while True:
+                peer.sendall(on_and_on)
+                time.sleep(pause_s)
+
+    def take() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=talk, args=(server.accept()[0],), daemon=True).start()
+
+    server = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=take, daemon=True).start()
+    monkeypatch.setenv("PLAYHEAD_MAVEN_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+    return server
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "on_and_on", "pause_s"),
+    [
+        (OK + b"Content-Length: 600000\r\n\r\n", b"x", 0.05),
+        (OK, b"x", 0.05),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.01),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X: y\r\n", 0.01),
+    ],
+    ids=["body", "headers", "continue", "trailers"],
+)
+def test_a_mirror_that_never_comes_to_an_end_is_not_waited_for(
+    one_jar, monkeypatch, first, on_and_on, pause_s
+):
+    """Each byte came within the time of a wait, so the download had no end."""
+    monkeypatch.setattr(jars, "_BLOCK_WITHIN_S", 0.3)
+    with endless(monkeypatch, first, on_and_on, pause_s):
+        call = BackgroundCall(lambda: jars.ensure("set"), name="fetch")
+        assert call.is_over(20)
+        with pytest.raises(NotFetched, match="did not end within"):
+            call.result()
+
+
+def test_the_body_of_a_redirect_is_not_read(one_jar, monkeypatch):
+    """Python reads it whole: a mirror filled the memory with one that has no end."""
+    first = b"HTTP/1.1 302 Found\r\nLocation: /again\r\n\r\n"
+    with endless(monkeypatch, first, b"x" * 100_000, 0.01):
+        call = BackgroundCall(lambda: jars.ensure("set"), name="fetch")
+        assert call.is_over(20)
+        with pytest.raises(NotFetched, match="HTTP 302"):
+            call.result()
 
 
 def test_an_address_that_is_none_is_an_error_of_ours(one_jar, monkeypatch):

@@ -6,6 +6,7 @@ locked ones, wherever they came from (our cache, the user's ~/.m2, the repositor
 
 import contextlib
 import hashlib
+import io
 import os
 import shutil
 import ssl
@@ -15,17 +16,21 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from playhead.errors import NotFetched, Refused
 from playhead.host import paths, private_files
 from playhead.host.folders import exposed
+from playhead.host.threads import call_within
 
 LOCK = Path(__file__).with_name("jars.lock")
 DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2"
-_BLOCK = 1 << 18
+# A block that takes longer has less than a kilobyte a second.
+_BLOCK, _BLOCK_WITHIN_S = 1 << 16, 60.0
 _TIMEOUT_S = 30
 _TRIES = 3
 _one_at_a_time = threading.Lock()
@@ -237,17 +242,38 @@ def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "playhead"})  # noqa: S310
     if have:
         request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_tls()) as answer:  # noqa: S310
-        goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
-        with private_files.opened(part, "ab" if goes_on else "wb") as stream:
-            # One extra byte proves that these are not the locked bytes.
-            while block := answer.read(min(_BLOCK, jar.size + 1 - stream.tell())):
-                stream.write(block)
-                tally.has(jar, stream.tell())
+    answer = _in_time(lambda: _opener().open(request, timeout=_TIMEOUT_S))
+    goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
+    with private_files.opened(part, "ab" if goes_on else "wb") as stream:
+        # One extra byte proves that these are not the locked bytes.
+        while block := _in_time(partial(answer.read, min(_BLOCK, jar.size + 1 - stream.tell()))):
+            stream.write(block)
+            tally.has(jar, stream.tell())
+    # After an error it is not closed here: a thread that was left behind may still read from it.
+    answer.close()
     if part.stat().st_size < jar.size:
         raise ConnectionError(
             f"the connection ended after {part.stat().st_size} of {jar.size} bytes"
         )
+
+
+def _in_time(call: Callable[[], Any]) -> Any:
+    """Return the call's result; a server that sends a byte now and then would exceed the time of any wait."""
+    return call_within(call, _BLOCK_WITHIN_S, name="the server's answer")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects without reading their bodies, which Python's own class reads whole."""
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        fp.close()
+        return super().http_error_302(req, io.BytesIO(), code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_Redirects, urllib.request.HTTPSHandler(context=_tls()))
 
 
 def _tls() -> ssl.SSLContext:
