@@ -7,6 +7,7 @@ from typing import Any
 
 import playhead.files.open_archive
 from playhead.files.errors import StoreUnavailable
+from playhead.files.stores.store import MOST_SMALL_BYTES
 from playhead.target import InUse
 from simulation.scheduler import Process, Scheduler
 
@@ -91,7 +92,7 @@ class Store:
     def _path(self, path: str) -> str:
         return f"{self.identity}/{path}"
 
-    def read(self, path: str, /) -> bytes | None:
+    def read(self, path: str, /, most: int = MOST_SMALL_BYTES) -> bytes | None:
         self._disk.call()
         return self._disk.files.get(self._path(path))
 

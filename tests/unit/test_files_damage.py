@@ -39,6 +39,16 @@ from tests.fix_archives import archive, commit, data_files, everything, read, re
 # --- damage ------------------------------------------------------------------------------------
 
 
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    """Another user may write one of many gigabytes that has no blocks on the disk."""
+    with (tmp_path / "archive.json").open("wb") as file:
+        file.truncate(1 << 40)
+    store = local.LocalStore(tmp_path)
+    for whole in (store.read, lambda path: store.read_all([path])):
+        with pytest.raises(Damaged, match=r"1,099,511,627,776 bytes, needed at most 16,777,216"):
+            whole("archive.json")
+
+
 def cut_short(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 

@@ -11,7 +11,7 @@ from playhead.files import file_names
 from playhead.files.codec import Codec
 from playhead.files.errors import Damaged, NotAnArchive, OtherFormat
 from playhead.files.file_names import EntryName, Format
-from playhead.files.stores.store import Store
+from playhead.files.stores.store import MOST_BYTES, Store
 from playhead.grammar.field_types import need_kinds
 from playhead.host.faults import abort_point
 from playhead.ledger import UNREADABLE, Entry
@@ -177,7 +177,7 @@ class Archive:
     def data(self, slice_: Slice, kept: ArchivedReplay) -> bytes:
         """Return the bytes of a slice's file, which must match the ledger."""
         path = file_names.data_path(slice_, self.format)
-        data = self.store.read(path)
+        data = self.store.read(path, MOST_BYTES)
         reason = kept.unlike(None if data is None else len(data))
         if data is None or reason is not None:
             raise Damaged(self._where(path), reason=reason or "")

@@ -62,7 +62,7 @@ class Claim:
     def found(cls, running: Path) -> "Claim | None":
         """Return the claim of a file that an earlier watcher left; None for a name that no watcher makes.
 
-        Whoever may write in the folder may choose such a name, and its outcome could have none.
+        Everyone who can write in the folder can choose such a name, and it may leave no room for the outcome's.
         """
         stem, _, replay_id = running.name.removesuffix(RUNNING).rpartition(".")
         stem = stem or replay_id

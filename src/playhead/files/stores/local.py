@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from playhead.files.errors import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
-from playhead.files.stores.store import Piece
+from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
 from playhead.host.clock import wait_until
-from playhead.host.folders import move, open_plain, opened, read_plain, refuse_link
+from playhead.host.folders import move, open_plain, opened, refuse_link
 from playhead.target import InUse
 
 # A leading dot hides it from programs that read the folder as data.
@@ -44,10 +44,13 @@ class LocalStore:
     def excludes(self) -> bool:
         return True
 
-    def read(self, path: str, /) -> bytes | None:
-        return self.read_all([path])[0]
+    def read(self, path: str, /, most: int = MOST_SMALL_BYTES) -> bytes | None:
+        return self._read_all([path], most)[0]
 
     def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
+        return self._read_all(paths, MOST_SMALL_BYTES)
+
+    def _read_all(self, paths: Sequence[str], most: int) -> Sequence[bytes | None]:
         by_folder: dict[str, list[str]] = {}
         for path in paths:
             folder, _, name = path.rpartition("/")
@@ -59,7 +62,8 @@ class LocalStore:
                 suppress(*_ABSENT),
                 opened(self.root, folder) as handle,
             ):
-                found |= {f"{folder}/{name}": self._read(folder, name, handle) for name in names}
+                for name in names:
+                    found[f"{folder}/{name}"] = self._read(folder, name, handle, most)
         return [found.get(path if "/" in path else f"/{path}") for path in paths]
 
     def publish(
@@ -188,9 +192,16 @@ class LocalStore:
         with opened(self.root, folder, mode=_FOLDERS) as handle:
             yield handle
 
-    def _read(self, folder: str, name: str, handle: int) -> bytes | None:
-        with _translated(self.root / folder / name), suppress(*_ABSENT):
-            return read_plain(name, folder=handle)
+    def _read(self, folder: str, name: str, handle: int, most: int) -> bytes | None:
+        place = self.root / folder / name
+        with (
+            _translated(place),
+            suppress(*_ABSENT),
+            os.fdopen(open_plain(name, os.O_RDONLY, folder=handle), "rb") as file,
+        ):
+            size = os.fstat(file.fileno()).st_size
+            expect_size(str(place), size, most)
+            return file.read(size)
         return None
 
 

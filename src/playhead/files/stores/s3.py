@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 from pyarrow import fs
@@ -14,12 +15,18 @@ from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue
 from playhead.files.errors import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
-from playhead.files.stores.store import Piece
+from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
 from playhead.host import paths
+from playhead.host.threads import call_within
 
 _SCHEME = "s3://"
 _READERS = 16
 _CONNECT_S, _REQUEST_S = 5.0, 60.0
+# The library tries three times, and a server that sends single bytes exceeds the time of any try. A
+# list may also go on for ever: each thousand files name the next ones.
+_ANSWER_WITHIN_S, _LIST_WITHIN_S = 4 * _REQUEST_S, 300.0
+_LEAST_BYTES_A_SECOND = 100_000
+_CALL = "the answer of S3"
 _ENVIRONMENT = "the environment"
 _YES = ("1", "true", "yes", "on")
 
@@ -67,13 +74,18 @@ class S3Store:
     def excludes(self) -> bool:
         return False
 
-    def read(self, path: str, /) -> bytes | None:
-        with _translated(f"{self.identity}/{path}"):
-            try:
-                with self.file_system.open_input_stream(f"{self.base}/{path}") as file:
-                    data: bytes = file.read()
-            except FileNotFoundError:
-                return None
+    def read(self, path: str, /, most: int = MOST_SMALL_BYTES) -> bytes | None:
+        where = f"{self.identity}/{path}"
+        within_s = round(_ANSWER_WITHIN_S + most / _LEAST_BYTES_A_SECOND)
+        with _translated(where), suppress(FileNotFoundError):
+            return call_within(partial(self._read, path, where, most), within_s, name=_CALL)
+        return None
+
+    def _read(self, path: str, where: str, most: int) -> bytes:
+        with self.file_system.open_input_file(f"{self.base}/{path}") as file:
+            size = file.size()
+            expect_size(where, size, most)
+            data: bytes = file.read(size)
         return data
 
     def read_all(self, paths: Sequence[str], /) -> Sequence[bytes | None]:
@@ -133,7 +145,8 @@ class S3Store:
         top = f"{self.base}/{folder}".rstrip("/")
         with _translated(f"{self.identity}/{folder}"):
             selector = fs.FileSelector(top, recursive=recursive, allow_not_found=True)
-            found: list[fs.FileInfo] = self.file_system.get_file_info(selector)
+            listed = partial(self.file_system.get_file_info, selector)
+            found: list[fs.FileInfo] = call_within(listed, _LIST_WITHIN_S, name=_CALL)
         return found
 
 
@@ -183,6 +196,8 @@ def _endpoint(text: str) -> SplitResult:
 def _translated(where: str) -> Iterator[None]:
     try:
         yield
+    except TimeoutError as error:
+        raise StoreUnavailable(where, reason=str(error)) from error
     except OSError as error:
         raise _translation(where, str(error)) from error
 

@@ -4,7 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from playhead.files.errors import Damaged
+
 Piece = bytes | memoryview
+
+MOST_BYTES = 1 << 30
+"""The most of a data file, which is of one slice: 64 MiB and a record."""
+MOST_SMALL_BYTES = 16 << 20
+"""The most of any other file; others can write them, and each is read whole."""
+
+
+def expect_size(where: str, size: int, most: int) -> None:
+    """Refuse a file that is larger than any that was written there."""
+    if size > most:
+        raise Damaged(where, reason=f"it has {size:,} bytes, needed at most {most:,}")
 
 
 def _nothing() -> None:
@@ -24,8 +37,8 @@ class Store(Protocol):
         """Whether `alone` and `held` really exclude others."""
         ...
 
-    def read(self, path: str, /) -> bytes | None:
-        """Return the whole file; None if it does not exist."""
+    def read(self, path: str, /, most: int = MOST_SMALL_BYTES) -> bytes | None:
+        """Return the whole file, of at most so many bytes; None if it does not exist."""
         ...
 
     def publish(

@@ -1,0 +1,88 @@
+"""An S3 endpoint that lies, drips or goes on for ever is an error of ours in time, and fills no memory."""
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from time import sleep
+
+import pytest
+
+from playhead.files.errors import Damaged, StoreUnavailable
+from playhead.files.stores import s3
+from playhead.files.stores.s3 import S3Store
+from playhead.files.stores.store import MOST_SMALL_BYTES
+from playhead.host.threads import BackgroundCall
+
+PAGE = (
+    "<ListBucketResult><IsTruncated>true</IsTruncated>"
+    "<NextContinuationToken>x</NextContinuationToken></ListBucketResult>"
+)
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Has every object, with 20 GB; a list has always one more page."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._begin(200, 100 if "drip" in self.path else 20 << 30)
+
+    def do_GET(self) -> None:
+        if "list-type" in self.path:
+            self._begin(200, len(PAGE))
+            self.wfile.write(PAGE.encode())
+            return
+        self._begin(206, 100)
+        while True:
+            self.wfile.write(b"x")
+            sleep(0.5)
+
+    def _begin(self, status: int, size: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:
+            self.close_connection = True
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "any")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setattr(s3, "_ANSWER_WITHIN_S", 1.0, raising=False)
+    monkeypatch.setattr(s3, "_LIST_WITHIN_S", 1.0, raising=False)
+    monkeypatch.setattr(s3, "_LEAST_BYTES_A_SECOND", 1 << 30, raising=False)
+    yield S3Store.at("s3://bucket/archive")
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_file_that_is_too_large_is_not_read(store):
+    """It was read whole: 20 GB for a file of 35 bytes."""
+    with pytest.raises(Damaged, match=f"needed at most {MOST_SMALL_BYTES:,}"):
+        store.read("_playhead/archive.json")
+
+
+def test_a_file_in_drips_is_not_waited_for(store):
+    read = BackgroundCall(lambda: store.read("drip"), name="read")
+    assert read.is_over(10)
+    with pytest.raises(StoreUnavailable, match="did not end within"):
+        read.result()
+
+
+def test_a_list_without_an_end_is_not_waited_for(store):
+    listed = BackgroundCall(lambda: store.files("ledger"), name="list")
+    assert listed.is_over(10)
+    with pytest.raises(StoreUnavailable, match="did not end within"):
+        listed.result()
