@@ -103,6 +103,20 @@ def test_what_is_no_record_is_left_out_and_counted_by_kind(
     assert "--on-bad dlq:TOPIC" in ingesting.said[-1]
 
 
+def test_a_time_that_the_topic_does_not_take_takes_no_other_record_with_it(
+    start_ingest: Start, kafka: KafkaConnection, topic: str
+) -> None:
+    """A broker refuses all records of a set for one whose time is an hour ahead."""
+    ingesting = start_ingest(topic, *JSON)
+    ahead = [b'{"car":"a","ts":"2286-11-20T17:46:40Z"}', b'{"car":"a","ts":"9999-12-31T00:00:00Z"}']
+    ingesting.send(GOOD, ahead[0], GOOD, ahead[1], GOOD)
+    found = ingesting.stop(code=1)
+    assert (found["delivered"], found["refused"], found["failed"]) == (3, 2, 0)
+    assert found["refusals"] == {"no time": 2}
+    assert "message.timestamp.after.max.ms" in found["first_refusal"]
+    assert values(records_in(kafka, topic)) == [GOOD] * 3
+
+
 def test_dead_letters_keep_what_is_no_record_and_say_why(
     start_ingest: Start, kafka: KafkaConnection, topic: str
 ) -> None:

@@ -253,3 +253,12 @@ def test_bytes_that_are_none(text: str) -> None:
 def test_a_shape_says_what_it_is(key, timestamp, shown: str) -> None:
     assert str(RecordShape.parse(key, timestamp, "UTC")) == shown
     assert str(Cut(0, 4)) == "bytes:0-4"
+
+
+def test_a_time_that_the_topic_would_refuse() -> None:
+    shape = RecordShape(None, ("ts",), before_ms=1_000, after_ms=10)
+    for time_ms in (T0 - 1_000, T0, T0 + 10):
+        assert shape.of(b'{"ts": %d}' % time_ms, T0) == (None, time_ms)
+    for time_ms, side in ((T0 - 1_001, "before"), (T0 + 11, "after")):
+        with pytest.raises(Unfit, match=rf"ms {side} its arrival; .*timestamp.{side}.max.ms"):
+            shape.of(b'{"ts": %d}' % time_ms, T0)

@@ -50,6 +50,9 @@ class RecordShape:
     timestamp: Steps | None = None
     zone: str = "UTC"
     """The zone of times that have none."""
+    before_ms: int | None = None
+    after_ms: int | None = None
+    """How far from its arrival the topic lets the time of a record be: a broker refuses all that was sent with it."""
 
     @classmethod
     def parse(cls, key: str | None, timestamp: str | None, zone: str) -> "RecordShape":
@@ -66,17 +69,29 @@ class RecordShape:
         key, stamp = self.key, self.timestamp
         if isinstance(key, Cut):
             cut = key.of(value)
-            return cut, arrival_ms if stamp is None else self._time(document(value), stamp)
+            return cut, arrival_ms if stamp is None else self._time(
+                document(value), stamp, arrival_ms
+            )
         if key is None and stamp is None:
             return None, arrival_ms
         found = document(value)
         return (
             None if key is None else _text(found, key, NO_KEY).encode(),
-            arrival_ms if stamp is None else self._time(found, stamp),
+            arrival_ms if stamp is None else self._time(found, stamp, arrival_ms),
         )
 
-    def _time(self, found: Any, steps: Steps) -> int:
-        return timestamp_ms(_text(found, steps, NO_TIME), self.zone)
+    def _time(self, found: Any, steps: Steps, arrival_ms: int) -> int:
+        time_ms = timestamp_ms(_text(found, steps, NO_TIME), self.zone)
+        for side, away_ms, most_ms in (
+            ("before", arrival_ms - time_ms, self.before_ms),
+            ("after", time_ms - arrival_ms, self.after_ms),
+        ):
+            if most_ms is not None and away_ms > most_ms:
+                reason = (
+                    f"its time is {away_ms:,} ms {side} its arrival; the topic takes {most_ms:,}"
+                )
+                raise Unfit(NO_TIME, reason=f"{reason} (message.timestamp.{side}.max.ms)")
+        return time_ms
 
     def __str__(self) -> str:
         key = show_path(self.key) if isinstance(self.key, tuple) else str(self.key or "none")

@@ -2,8 +2,9 @@
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from playhead.cli.confirm import answer
 from playhead.cli.ingest.options import Asked, topic_of, understood
@@ -19,6 +20,7 @@ from playhead.options.traffic import INGEST, LISTENING, RECORDS, SENDING, TELLIN
 
 if TYPE_CHECKING:
     from playhead.ingest.loop import Ingest
+    from playhead.ingest.record_shape import RecordShape
     from playhead.ingest.udp_socket import Listener
     from playhead.kafka.produce.nonblocking_sender import NonBlockingSender
 
@@ -66,11 +68,11 @@ def ingest(run: Run, address: str, target: str, dry_run: bool) -> None:
         else:
             ingest = Ingest(
                 listener,
-                asked.shape,
-                outlets[0],
+                outlets.shape,
+                outlets.main,
                 guard,
                 on_bad=asked.rule,
-                dead_letters=outlets[1],
+                dead_letters=outlets.dead_letters,
                 by_lines=run.values["by_lines"],
                 flush_s=asked.flush_s,
             )
@@ -91,9 +93,15 @@ def _say_what_will_be(run: Run, asked: Asked, listener: "Listener", endpoint: En
     say(f"acks {asked.acks}: {ACKS[asked.acks]}")
 
 
-def _outlets(
-    run: Run, asked: Asked, endpoint: Endpoint, *, dry_run: bool
-) -> "tuple[NonBlockingSender, NonBlockingSender | None] | None":
+class _Outlets(NamedTuple):
+    """Where records and dead letters go, and which records the topic takes."""
+
+    shape: "RecordShape"
+    main: "NonBlockingSender"
+    dead_letters: "NonBlockingSender | None" = None
+
+
+def _outlets(run: Run, asked: Asked, endpoint: Endpoint, *, dry_run: bool) -> _Outlets | None:
     """Return the senders for records and for dead letters; None if nothing is to be sent."""
     from playhead.kafka.admin.client import Admin
     from playhead.kafka.admin.errors import Need, needing
@@ -114,6 +122,10 @@ def _outlets(
             return None
         if asked.dead_letters is not None:
             create_topic(admin, asked.dead_letters)
+    shape = asked.shape
+    if not found.sets_log_append_time:
+        before_ms, after_ms = map(found.limit_ms, ("before", "after"))
+        shape = replace(shape, before_ms=before_ms, after_ms=after_ms)
     has_headers = bool(run.values["with_peers"])
     part = asked.memory_bytes // _LETTERS_SHARE if asked.dead_letters is not None else 0
     more = {"acks": asked.acks, "compression": asked.compression}
@@ -125,8 +137,9 @@ def _outlets(
         **more,  # type: ignore[arg-type]
     )
     if asked.dead_letters is None:
-        return main, None
-    return main, NonBlockingSender(connection, asked.dead_letters, QueueLimits(part, True))
+        return _Outlets(shape, main)
+    letters = NonBlockingSender(connection, asked.dead_letters, QueueLimits(part, True))
+    return _Outlets(shape, main, letters)
 
 
 def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
