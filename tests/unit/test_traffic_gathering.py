@@ -103,6 +103,19 @@ def test_every_record_is_in_the_index_once(tmp_path: Path) -> None:
     )
 
 
+def test_a_row_without_a_time_has_that_of_the_row_before_it(tmp_path: Path) -> None:
+    """Also where it is the first that is read of its topic, and a later one is earlier."""
+    file = tmp_path / "log.csv"
+    late = ROW.format(db="d", line=1, text="a").replace("00:00:00.000", "00:00:09.500", 1)
+    file.write_text(f"{late}no row\n{ROW.format(db='d', line=2, text='b')}no row either\n")
+    source, topic = TrafficSource("csvlog", str(file)), "pg_raw_unmatched"
+    with source.open() as reader:
+        read = [each for run in reader.read(Slice(topic, 0, 0, 2)) for each in run]
+    assert [each.value for each in read] == [b"no row", b"no row either"]
+    [row] = source._index().catalog.rows_of((topic, 0))
+    assert [each.timestamp_ms - row.least_ms for each in read] == [9_500, 0]
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [(",,,,,,,,,,,,,\n", "more than 10 commas"), ('"' + "x\n" * 600 + 'x"\n', "more than 0 MB")],

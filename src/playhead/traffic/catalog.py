@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from playhead.source import TopicPartition
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _MOST_NAMED = 20
 
 
@@ -34,7 +34,8 @@ class CatalogRow(NamedTuple):
     append_ms: int
     mark: int
     """A hash of the first record: two record sets at one offset with different hashes contradict each other.
-    In a log, the length of a row that is too long to be read; 0 for all others."""
+    Of numbered records, by how many ms the first is later than the earliest. In a log, the length of a row that
+    is too long to be read, whose own length is 0."""
 
 
 _WIDTH: Final = len(CatalogRow._fields)

@@ -77,10 +77,10 @@ class Gathering:
         """End the row at its last record."""
         if not self._numbers:
             return
-        numbers, times = self._numbers, self._times
+        numbers, times, least = self._numbers, self._times, min(self._times)
         row = CatalogRow(
             self.file, self._start, self._stop - self._start, self.nth, self.base,
-            numbers[0], numbers[-1], len(numbers), min(times), max(times), -1, -1, 0,
+            numbers[0], numbers[-1], len(numbers), least, max(times), -1, -1, times[0] - least,
         )  # fmt: skip
         self.catalog.add(self.place, row)
         self.catalog.count("records", len(numbers))

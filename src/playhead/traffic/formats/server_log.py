@@ -101,12 +101,13 @@ def _add(catalog: Catalog, at: tuple[str, int], topic: _Topic, row: LocatedRow) 
 
 def read_row(form: LogForm, data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     """Return the rows of one topic in these bytes."""
-    if row.mark:
+    if not row.length:
         headers = headers_of(place_of(row.file, row.start))
         return columns_from([(0, row.least_ms, None, sentence_of(row.mark), headers)])
     topic = catalog.names[f"{_TOPICS}{row.nth}"]
     entries: list[Entry] = []
-    for each in _rows(form, BytesIO(data), row.least_ms * 1_000):
+    # The first row may have no time of its own, but that of a row before these bytes.
+    for each in _rows(form, BytesIO(data), (row.least_ms + row.mark) * 1_000):
         if topic_of(each.database) == topic:
             headers = headers_of(place_of(row.file, row.start + each.start))
             time_ms = each.time_us // 1_000
