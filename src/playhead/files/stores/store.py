@@ -38,7 +38,7 @@ class Store(Protocol):
         ...
 
     def read(self, path: str, /, most: int = MOST_SMALL_BYTES) -> bytes | None:
-        """Return the whole file, of at most so many bytes; None if it does not exist."""
+        """Return the whole file, refused if it has more bytes than `most`; None if it does not exist."""
         ...
 
     def publish(
