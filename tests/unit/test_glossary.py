@@ -76,7 +76,6 @@ ALLOWED_TEXT = {
     "message_detail": "what PostgreSQL calls an error's second sentence",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "an error of Kafka's",
     "batch.size": "a setting of librdkafka's",
-    "batch.num.messages": "a setting of librdkafka's",
     "combine_chunks": "Arrow's method",
     "PG_DIAG_MESSAGE_PRIMARY": "what PostgreSQL calls an error's sentence",
     "PG_DIAG_MESSAGE_DETAIL": "what PostgreSQL calls an error's second sentence",
