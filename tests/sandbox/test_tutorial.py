@@ -109,6 +109,8 @@ def environment_of(home: Path) -> dict[str, str]:
     beside_python = Path(sys.executable).parent
     return kept | {
         "HOME": str(home),
+        # Whether an engine of an earlier command is there already depends on how busy the machine is.
+        "PLAYHEAD_WARM": "off",
         "PATH": os.pathsep.join([str(home / "bin"), str(beside_python), os.environ["PATH"]]),
         "PYTHONPATH": str(Path(playhead.__file__).parents[1]),
         "XDG_CACHE_HOME": str(paths.cache_dir().parent),
