@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from adbc_driver_manager import AdbcConnection
 
+from playhead.errors import DatabaseUnavailable
 from playhead.host.kept_open import keeping_open
 from playhead.postgres import adbc
 from playhead.postgres.errors import DataError, RightMissing, SliceNotWritten, StatementRefused
@@ -256,3 +257,13 @@ def test_what_a_copy_failed_with_is_read_again(
         with open_copy_session(sandbox.database_url, grant="") as session:
             session.run("SELECT 1")
     assert len(adbc._databases) == 1
+
+
+def test_a_connection_whose_types_cannot_be_read_is_closed_and_says_why(
+    sandbox: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adbc, "_databases", {})
+    monkeypatch.setattr(adbc, "_TYPES", "SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(DatabaseUnavailable), open_copy_session(sandbox.database_url, grant=""):
+        pass
+    assert adbc._databases == {}

@@ -61,10 +61,15 @@ class ArrowConnection:
             # The driver connects once more for the connection itself, which has the user's search_path.
             database.set_options(uri=uri)
             self._connection = opened(uri, lambda: AdbcConnection(database))
+        except BaseException:
+            database.close()
+            raise
+        try:
             database.set_options(uri=self._server)
             self._types, _ = self.ask(_TYPES, ())
         except BaseException:
-            database.close()
+            # The driver refuses to close a database before its connection.
+            self.close(is_kept=False)
             raise
 
     def close(self, *, is_kept: bool = True) -> None:
