@@ -27,6 +27,7 @@ READY, TAKEN, STOP, ENDING = b"R", b"T", b"Q", b"X"
 _HANDLES = 4
 # If the client has ended, the command stops as at a SIGTERM, at its next slice; later the process is killed.
 _STOPS_WITHIN_S, _ENDS_WITHIN_S = 25.0, 8.0
+_LETS_GO_WITHIN_S = 10.0
 _DIED = 1
 
 
@@ -49,7 +50,9 @@ def serve(post: Post, run: Run) -> NoReturn:
         post.listener.close()
         _enter(asked, handles)
         _Command(connection, post.engine, asked, run).do()
-        # Otherwise the JVM keeps the session of each command, and what was planned in it.
+        # Otherwise the JVM keeps the session of each command, and what was planned in it. One that does not
+        # answer must not keep this process, and with it the engine.
+        threading.Timer(_LETS_GO_WITHIN_S, os._exit, (0,)).start()
         attached.let_go()
     except BaseException:  # noqa: BLE001  the connection closes, and the client runs the command itself
         import traceback
