@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.errors import BadValue
-from playhead.querylog import sql
+from playhead.querylog import addresses, sql
 from playhead.querylog.addresses import address_of
 from playhead.querylog.cutting import LogForm, LongRow, cutter_of, form_of, rows_of
 from playhead.querylog.located import located, place_in, topic_of
@@ -313,6 +313,40 @@ def test_a_rows_address_is_what_the_whole_row_says(name: str) -> None:
     for each in cut((DATA / name).read_bytes()):
         row, address = read_row(each, prefixes=[PREFIX]), address_of(each, PREFIX)
         assert address == (row.session.encode(), row.database, row.time_us)
+
+
+_TIMES = (
+    "2026-03-29 00:59:59.999 UTC", "2026-03-29 00:59:59.9 UTC", "2026-03-29 00:59:59 UTC",
+    "2026-03-29 00:59:59.999123 UTC", "2026-03-29 00:59:59.999 CET", "2026-03-29 00:59:59.998 CEST",
+    "2026-03-29 00:59:59.999 IST", "2026-03-29 00:59:59.999 +05:30", "2026-02-30 00:59:59.999 UTC",
+    "2026-03-29 00:59:60.999 UTC", "2026-03-29 00:59:59,999 UTC", "2026-03-29 00:59:59.+99 UTC",
+)  # fmt: skip
+_SENDERS = (
+    '"app","shop",77,"10.0.0.1:5",6f.4d,', '"app","shop",77,"10.0.0.1:5",6f.4e,', ',,77,,6f.4d,',
+    '"a,b","s,hop",77,"[local]",6f.4d,', '"a""","sh""op",77,"[local]",6f.4d,', '"app","shop",77,"10.0.0.1:5",,',
+    '"app",shop,77,"10.0.0.1:5",6f.4d,', '"app","shÿ",77,"10.0.0.1:5",6f.4d,',
+    '"' + "a" * 60 + '","shop",77,"10.0.0.1:5",6f.4d,', '"' + "a" * 60 + '","shop",77,"10.0.0.1:5",6f.4e,',
+)  # fmt: skip
+
+
+def test_what_is_known_of_earlier_rows_changes_no_address() -> None:
+    """Each row is read with nothing known, and then after all others, twice and in another order."""
+    rows = [f"{at},{who}1,rest,x".encode("latin-1") for at in _TIMES for who in _SENDERS]
+
+    def address(row: bytes) -> object:
+        try:
+            return address_of(row)
+        except NotARow as exc:
+            return str(exc)
+
+    expected = {}
+    for row in rows:
+        addresses._senders.clear()
+        addresses._seconds.clear()
+        expected[row] = address(row)
+    assert len({*expected.values()}) > 30
+    for order in (rows, rows[::-1], random.Random(1).sample(rows, len(rows))):
+        assert {row: address(row) for row in order} == expected
 
 
 def test_places_and_topics() -> None:

@@ -31,12 +31,24 @@ def test_the_readers_of_statements_keep_no_large_text() -> None:
 
 def test_the_readers_of_rows_keep_no_large_text() -> None:
     zeros, name = "0" * MOST_LETTERS, "x" * MOST_LETTERS
-    caches = (log_time.time_us, addresses._decoded, located._topic_of)
-    row = b'2026-01-01 00:00:00 UTC,,"%s",1,,1.1,1,' % name.encode()
+    caches = (log_time.time_us, located._topic_of)
+    row = b'2026-01-01 00:00:00.000 UTC,"a","%s",1,,1.1,1,'
     assert log_time.time_us("2026-01-01 00:00:00 UTC")
     located.topic_of(None)
     before = [each.cache_info().currsize for each in caches]  # type: ignore[attr-defined]
     assert log_time.time_us(f"2026-01-01 00:00:00.{zeros} UTC")
-    assert addresses.address_of(row).database == name
+    assert addresses.address_of(row % name.encode()).database == name
     assert located.topic_of(name) == located.topic_of(None)
     assert [each.cache_info().currsize for each in caches] == before  # type: ignore[attr-defined]
+    assert addresses.address_of(row % b"shop").database == "shop"
+    assert [sender.database for sender in addresses._senders.values()][-1:] == ["shop"]
+    assert max(len(sender.text) for sender in addresses._senders.values()) < 1_000
+
+
+def test_many_sessions_and_seconds_are_not_kept_for_ever() -> None:
+    for number in range(10_000):
+        hour, second = number // 3_600, number % 3_600
+        at = f"2026-01-01 {hour:02}:{second // 60:02}:{second % 60:02}.000 UTC"
+        addresses.address_of(f'{at},"a","b",{number},,{number:x}.1,1,'.encode())
+        assert len(addresses._senders) <= addresses._MOST_KEPT
+        assert len(addresses._seconds) <= addresses._MOST_KEPT

@@ -2,8 +2,9 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Event
 from typing import Any, Final
 
@@ -12,13 +13,14 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
 from playhead.host.faults import abort_point
 from playhead.kafka.admin.errors import TransactionLost
-from playhead.kafka.write.row_shipping import OutRow, RowShipper, Shipped
+from playhead.kafka.write.row_shipping import RowShipper, Shipped
+from playhead.kafka.write.transactions import RecordColumns
 from playhead.queries.log_file import LogFile
 from playhead.queries.log_folder import KeptLog, LogFolder, Step
-from playhead.querylog.located import DATABASE, LocatedRow, headers_of, place_of, topic_of
+from playhead.querylog.located import DATABASE, PLACE_HEADER, LocatedRow, place_of, topic_of
 
-_MOST_ROWS: Final = 20_000
-_MOST_BYTES: Final = 16 << 20
+_MOST_ROWS: Final = 100_000
+_MOST_BYTES: Final = 32 << 20
 _IDLE_S: Final = 0.1
 _LOOK_EVERY_S: Final = 0.5
 _RETRY_S: Final = 1.0
@@ -58,6 +60,16 @@ class ShippingCounts:
     first_not_understood: str | None = None
     by_topic: dict[str, int] = field(default_factory=dict)
 
+    def add(self, other: "ShippingCounts") -> None:
+        self.rows += other.rows
+        self.bytes += other.bytes
+        self.not_understood += other.not_understood
+        self.transactions += other.transactions
+        self.beyond_max_topics += other.beyond_max_topics
+        self.first_not_understood = self.first_not_understood or other.first_not_understood
+        for topic, rows in other.by_topic.items():
+            self.by_topic[topic] = self.by_topic.get(topic, 0) + rows
+
 
 @dataclass(slots=True)
 class Shipping:
@@ -75,8 +87,6 @@ class Shipping:
     counts: ShippingCounts = field(default_factory=ShippingCounts)
     folder: LogFolder | None = None
     too_large: int = 0
-    _beyond: int = 0
-    """Rows of the current transaction that go to another topic than their database's."""
     _stopping: Event = field(default_factory=Event)
 
     def stop(self) -> None:
@@ -142,73 +152,70 @@ class Shipping:
             if time.monotonic() - looked_at >= _LOOK_EVERY_S:
                 looked_at = time.monotonic()
                 folder.look()
-            steps = [*self._steps(folder)]
-            if steps:
-                self._ship(shipper, steps)
-            if is_last or (once and not steps and not folder.is_settling()):
+            step = folder.step()
+            if step:
+                self._ship(shipper, chain([step], iter(folder.step, [])))
+            if is_last or (once and not step and not folder.is_settling()):
                 return
-            if not steps:
+            if not step:
                 self._stopping.wait(_IDLE_S)
 
-    def _steps(self, folder: LogFolder) -> Iterator[tuple[LogFile, list[LocatedRow]]]:
-        """Yield as many rows as fit into one transaction."""
-        rows = size = 0
-        while rows < _MOST_ROWS and size < _MOST_BYTES:
-            step: Step = folder.step()
-            if not step:
-                return
-            rows += sum(len(each) for _, each in step)
-            size += sum(row.length for _, each in step for row in each)
-            yield from step
-
-    def _ship(self, shipper: RowShipper, steps: Step) -> None:
+    def _ship(self, shipper: RowShipper, steps: Iterable[Step]) -> None:
+        """Ship as many rows as fit into one transaction."""
+        sent = ShippingCounts(transactions=1)
+        positions: dict[str, Shipped] = {}
         abort_point("ship.rows_read")
-        self._beyond = 0
-        out = [self._out(shipper, log, row) for log, rows in steps for row in rows]
-        positions = {
-            log.identity: Shipped(log.sequence, log.position, str(log.path)) for log, _ in steps
-        }
-        shipper.ship(out, positions)
-        self._count(steps, out)
-        self._count_beyond(shipper)
+        shipper.begin()
+        for step in steps:
+            for log, rows in step:
+                self._send(shipper, log, rows, sent)
+                positions[log.identity] = Shipped(log.sequence, log.position, str(log.path))
+            if sent.rows >= _MOST_ROWS or sent.bytes >= _MOST_BYTES:
+                break
+        shipper.commit(positions)
+        self._say_if_beyond(shipper, sent)
+        self.counts.add(sent)
 
-    def _out(self, shipper: RowShipper, log: LogFile, row: LocatedRow) -> OutRow:
-        wanted = topic_of(row.database, self.spec.topic)
-        topic = shipper.topic_for(wanted)
-        self._beyond += topic != wanted
-        return OutRow(
-            topic,
-            row.session,
-            row.value,
-            row.time_us // 1_000,
-            headers_of(place_of(log.sequence, row.start)),
-            log.path,
-            row.start,
-        )
+    def _send(
+        self, shipper: RowShipper, log: LogFile, rows: list[LocatedRow], sent: ShippingCounts
+    ) -> None:
+        by_place: dict[tuple[str, int], list[LocatedRow]] = {}
+        by_sender: dict[tuple[bytes | None, str | None], list[LocatedRow]] = {}
+        beyond = set[str | None]()
+        for row in rows:
+            sender = row.session, row.database
+            found = by_sender.get(sender)
+            if found is None:
+                wanted = topic_of(row.database, self.spec.topic)
+                topic = shipper.topic_for(wanted)
+                if topic != wanted:
+                    beyond.add(row.database)
+                place = shipper.place_of(topic, row.session)
+                found = by_sender[sender] = by_place.setdefault(place, [])
+            found.append(row)
+        for place, some in by_place.items():
+            shipper.send(_columns_of(place, some, log.sequence), log.path)
+            sent.by_topic[place[0]] = sent.by_topic.get(place[0], 0) + len(some)
+        if beyond:
+            sent.beyond_max_topics += sum(row.database in beyond for row in rows)
+        self._count(log, rows, sent)
 
-    def _count(self, steps: Step, out: list[OutRow]) -> None:
-        counts = self.counts
-        counts.transactions += 1
-        counts.rows += len(out)
-        for log, rows in steps:
-            for row in rows:
-                counts.bytes += row.length
-                if row.reason is not None:
-                    counts.not_understood += 1
-                    where = f"{log.path}, byte {row.start:,}: {row.reason}"
-                    counts.first_not_understood = counts.first_not_understood or where
-        for each in out:
-            counts.by_topic[each.topic] = counts.by_topic.get(each.topic, 0) + 1
+    def _count(self, log: LogFile, rows: list[LocatedRow], sent: ShippingCounts) -> None:
+        sent.rows += len(rows)
+        sent.bytes += rows[-1].start + rows[-1].length - rows[0].start
+        for row in rows:
+            if row.reason is not None:
+                sent.not_understood += 1
+                where = f"{log.path}, byte {row.start:,}: {row.reason}"
+                sent.first_not_understood = sent.first_not_understood or where
 
-    def _count_beyond(self, shipper: RowShipper) -> None:
-        counts = self.counts
-        if self._beyond and not counts.beyond_max_topics:
+    def _say_if_beyond(self, shipper: RowShipper, sent: ShippingCounts) -> None:
+        if sent.beyond_max_topics and not self.counts.beyond_max_topics:
             self.say(
                 f"the limit of {self.spec.most_topics:,} topics matching {self.spec.topic} is reached "
                 f"(--max-topics); rows of other databases go to {shipper.fallback}. Clients can choose names of "
                 "databases that do not exist"
             )
-        counts.beyond_max_topics += self._beyond
 
     # --- at the end
 
@@ -256,3 +263,14 @@ class Shipping:
                 f"a part of the logs is not in the topics: {'; '.join(said)}",
                 hint="see the lines above, and run playhead queries plan to count the gaps in each session's rows",
             )
+
+
+def _columns_of(place: tuple[str, int], rows: list[LocatedRow], sequence: int) -> RecordColumns:
+    return RecordColumns(
+        *place,
+        [row.start for row in rows],
+        [row.time_us // 1_000 for row in rows],
+        [row.session for row in rows],
+        [row.value for row in rows],
+        [[(PLACE_HEADER, b"%d" % place_of(sequence, row.start))] for row in rows],
+    )

@@ -51,25 +51,18 @@ def located(
         value = row.removesuffix(b"\n")
         length, lines = len(row), row.count(b"\n")
         session = database = reason = None
-        if isinstance(row, LongRow):
-            length, lines = row.length, row.lines
+        long = row if isinstance(row, LongRow) else None
+        if long is not None:
+            length, lines = long.length, long.lines
             reason = f"it is too long: {length:,} bytes"
         else:
             try:
                 session, database, time_us = address_of(row, prefix)
             except NotARow as exc:
                 reason = str(exc)
-        yield LocatedRow(
-            start,
-            length,
-            line,
-            value,
-            session,
-            database,
-            time_us,
-            reason,
-            isinstance(row, LongRow),
-        )
+        found = (start, length, line, value, session, database, time_us, reason)
+        # As `LocatedRow(...)`, in a third of the time.
+        yield tuple.__new__(LocatedRow, (*found, long is not None))
         start += length
         line += lines
 

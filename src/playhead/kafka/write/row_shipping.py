@@ -1,8 +1,8 @@
 """Rows of logs into topics: each transaction also says how far every log has been shipped."""
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,6 @@ from playhead.kafka.write.partitioner import KeyPartitioner
 from playhead.kafka.write.target_topics import look_up, make_topic
 from playhead.kafka.write.transactions import RecordColumns, Transactions, Unacceptable
 from playhead.ledger import UNREADABLE, LedgerUnreadable
-from playhead.record import Headers
 
 _VERSION: Final = 1
 _OVERHEAD_BYTES: Final = 512
@@ -37,23 +36,6 @@ class RowTooLarge(Refused):
             hint=f"playhead topics alter {topic} --set max.message.bytes=…; or leave such rows out and count "
             "them: --on-large skip",
         )
-
-
-class OutRow(NamedTuple):
-    """A row on its way."""
-
-    topic: str
-    key: bytes | None
-    value: bytes
-    time_ms: int
-    headers: Headers
-    path: Path
-    start: int
-
-    @property
-    def where(self) -> str:
-        """File and byte, for errors."""
-        return f"{self.path}, byte {self.start:,}"
 
 
 class Shipped(NamedTuple):
@@ -107,6 +89,10 @@ class RowShipper:
     _transactions: Transactions = field(init=False)
     _topics: "dict[str, _Topic]" = field(default_factory=dict)
     _existing: set[str] = field(default_factory=set)
+    _largest: tuple[str, str, int] | None = None
+    """Topic, place and size of the largest row of the transaction."""
+    _left_out: int = 0
+    """Rows of the transaction that are too large."""
 
     def __post_init__(self) -> None:
         self.guard.need(f"shipping rows to {self.target}", self.target)
@@ -135,40 +121,60 @@ class RowShipper:
                 where = f"topic {LEDGER_TOPIC}, record {key.decode(errors='replace')}"
                 self.positions[identity] = Shipped.from_json(where, value)
 
-    def ship(self, rows: Sequence[OutRow], positions: Mapping[str, Shipped]) -> None:
-        """Make rows and positions visible together. After an error it is not known whether they are."""
-        columns = self._columns(rows)
+    def begin(self) -> None:
+        """Begin a transaction. After an error in it, only the ledger shows whether it is committed."""
         self._transactions.begin()
-        try:
-            for each in columns:
-                self._transactions.send(each, _unheard)
-            abort_point("ship.rows_sent")
+        self._largest, self._left_out = None, 0
+
+    def place_of(self, topic: str, key: bytes | None) -> tuple[str, int]:
+        """Return topic and partition of the rows with this key."""
+        known = self._topics.get(topic) or self._topic(topic)
+        return topic, 0 if key is None else known.partitioner.partition_of(key)
+
+    def send(self, rows: RecordColumns, path: Path) -> None:
+        """Send rows of this file, whose offsets are their bytes in it."""
+        most = self._topics[rows.topic].most_bytes
+        size, key_size = max(map(_length, rows.values)), max(map(_length, {*rows.keys}))
+        if most is not None and size + key_size + _OVERHEAD_BYTES > most:
+            rows = self._without_large(rows, path, most)
+            size = max(map(_length, rows.values), default=0)
+        if len(rows) and (self._largest is None or size > self._largest[2]):
+            index = [*map(_length, rows.values)].index(size)
+            self._largest = rows.topic, _shown(path, rows.offsets[index]), size
+        with self._largest_named():
+            self._transactions.send(rows, _unheard)
+
+    def _without_large(self, rows: RecordColumns, path: Path, most: int) -> RecordColumns:
+        large = [i for i in range(len(rows)) if _size(rows, i) > most]
+        if large and not self.skip_large:
+            row, size = _shown(path, rows.offsets[large[0]]), _length(rows.values[large[0]])
+            raise RowTooLarge(rows.topic, row=row, size=size, most=most)
+        self._left_out += len(large)
+        return rows.pick([i for i in range(len(rows)) if _size(rows, i) <= most])
+
+    def commit(self, positions: Mapping[str, Shipped]) -> None:
+        """Make the rows since `begin` visible, together with the positions."""
+        abort_point("ship.rows_sent")
+        with self._largest_named():
             for identity, shipped in positions.items():
                 key = f"{_prefix(self.name)}{identity}".encode()
                 self._transactions.note(LEDGER_TOPIC, key, shipped.as_json())
             abort_point("ship.positions_sent")
             self._transactions.commit()
-        except Unacceptable as exc:
-            largest = max(rows, key=lambda row: len(row.value))
-            raise RowTooLarge(
-                largest.topic, row=largest.where, size=len(largest.value), most=None
-            ) from exc
         abort_point("ship.committed")
+        self.too_large += self._left_out
         self.positions.update(positions)
 
-    def _columns(self, rows: Iterable[OutRow]) -> list[RecordColumns]:
-        found: dict[tuple[str, int], list[OutRow]] = defaultdict(list)
-        for row in rows:
-            topic = self._topics.get(row.topic) or self._topic(row.topic)
-            if topic.most_bytes is not None and _size(row) > topic.most_bytes:
-                if not self.skip_large:
-                    size = len(row.value)
-                    raise RowTooLarge(row.topic, row=row.where, size=size, most=topic.most_bytes)
-                self.too_large += 1
-                continue
-            number = 0 if row.key is None else topic.partitioner.partition_of(row.key)
-            found[row.topic, number].append(row)
-        return [_columns_of(place, each) for place, each in found.items()]
+    @contextmanager
+    def _largest_named(self) -> Iterator[None]:
+        """Name the largest row of the transaction where the cluster does not say which it refuses."""
+        try:
+            yield
+        except Unacceptable as exc:
+            if self._largest is None:
+                raise
+            topic, row, size = self._largest
+            raise RowTooLarge(topic, row=row, size=size, most=None) from exc
 
     def topic_for(self, topic: str) -> str:
         """Return where a row of this topic goes: there, or into the fallback."""
@@ -198,19 +204,16 @@ class _Topic(NamedTuple):
     most_bytes: int | None
 
 
-def _size(row: OutRow) -> int:
-    return len(row.value) + len(row.key or b"") + _OVERHEAD_BYTES
+def _shown(path: Path, start: int) -> str:
+    return f"{path}, byte {start:,}"
 
 
-def _columns_of(place: tuple[str, int], rows: Sequence[OutRow]) -> RecordColumns:
-    return RecordColumns(
-        *place,
-        range(len(rows)),
-        [row.time_ms for row in rows],
-        [row.key for row in rows],
-        [row.value for row in rows],
-        [[*row.headers] for row in rows],
-    )
+def _length(text: bytes | None) -> int:
+    return len(text or b"")
+
+
+def _size(rows: RecordColumns, index: int) -> int:
+    return _length(rows.values[index]) + _length(rows.keys[index]) + _OVERHEAD_BYTES
 
 
 def _unheard(_offset: int) -> None:
