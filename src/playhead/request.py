@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from playhead.account import ErrorRule
 from playhead.decoding import REGISTERED_FORMS, REPLAYED_FORMS, UNDECODED_FORMS
@@ -15,15 +15,14 @@ from playhead.span import Span
 from playhead.time_span import LATENESS_MS, ReadOn
 from playhead.transform.transform import Transform
 
+Rules = TypeVar("Rules", "TableRules", "TopicRules", "ArchiveRules", "TrafficRules")
 EXTRA_FIELDS_RULES = (None, "note", "fail")
 """What --extra-fields can say without naming a column."""
-_WORDS = {
-    "on_conflict": CONFLICTS,
-    "tombstones": TOMBSTONES,
-    "decode": REPLAYED_FORMS,
-    "partition": PARTITIONS,
-    "times": TIMES,
-}
+
+
+def _one_of(words: tuple[str, ...], default: str | None = None) -> Any:
+    """Return a field whose text is one of these words."""
+    return field(default=default, metadata={"words": words})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,21 +122,21 @@ class Request:
     pace: str = "max"
     max_gap_ms: int | None = None
     key: tuple[str, ...] = ()
-    on_conflict: str | None = None
+    on_conflict: str | None = _one_of(CONFLICTS)
     version_column: str | None = None
-    tombstones: str | None = None
+    tombstones: str | None = _one_of(TOMBSTONES)
     on_error: str = "fail"
-    decode: str = "json"
+    decode: str = _one_of(REPLAYED_FORMS, "json")
     create: bool = False
     extra_fields: str | None = None
     headers: tuple[str, ...] = ()
     provenance: bool = False
-    partition: str = "auto"
+    partition: str = _one_of(PARTITIONS, "auto")
     redrive: bool = False
     typed: bool = False
     filter: str | None = None
     """Which pairs of captured traffic to read, in the filter language."""
-    times: str = "record"
+    times: str = _one_of(TIMES, "record")
     """Which time a captured record has: its own, or its pair's."""
     topic_map: tuple[str, ...] = ()
     """`captured=target`: a topic whose records do not go where the target says."""
@@ -176,31 +175,23 @@ class Request:
             pace=Pace.parse(self.pace, max_gap_ms=self.max_gap_ms),
             on_error=ErrorRule.parse(self.on_error),
             decode=self.decode,
-            table=TableRules(
-                key=self.key,
-                on_conflict=self.on_conflict,
-                version_column=self.version_column,
-                tombstones=self.tombstones,
-                create=self.create,
-                extra_fields=self.extra_fields,
-                form=_table_form(self.decode, transform),
-            ),
-            topic=TopicRules(
-                headers=self.headers,
-                provenance=self.provenance,
-                partition=self.partition,
-                redrive=self.redrive,
-                topic_map=_topics_by_name(self.topic_map),
-            ),
-            archive=ArchiveRules(typed=self.typed),
-            traffic=TrafficRules(filter=self.filter, times=self.times),
+            table=self._rules(TableRules, form=_table_form(self.decode, transform)),
+            topic=self._rules(TopicRules, topic_map=_topics_by_name(self.topic_map)),
+            archive=self._rules(ArchiveRules),
+            traffic=self._rules(TrafficRules),
         )
 
+    def _rules(self, kind: type[Rules], **parsed: Any) -> Rules:
+        """Return the rules of one kind of endpoint: what the request has under their names, or parsed of it."""
+        names = {each.name for each in fields(kind)} - parsed.keys()
+        return kind(**{name: getattr(self, name) for name in names}, **parsed)
+
     def _need_known_words(self) -> None:
-        for name, known in _WORDS.items():
-            if (found := getattr(self, name)) is not None and found not in known:
-                flag = "--" + name.replace("_", "-")
-                raise BadValue(flag, found=found, needed=" or ".join(known))
+        for option in fields(self):
+            words, found = option.metadata.get("words"), getattr(self, option.name)
+            if words is not None and found is not None and found not in words:
+                flag = "--" + option.name.replace("_", "-")
+                raise BadValue(flag, found=found, needed=" or ".join(words))
 
     def from_anywhere(self) -> "Request":
         """Return the request with absolute paths, so that it means the same in every folder."""

@@ -1,5 +1,6 @@
 """A row of the option table says what it takes, and refuses everything else by its own name."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from playhead.errors import UsageError
 from playhead.options import groups, lines, replays, setup, shared, topics, traffic
 from playhead.options.option import Argument, Option, Options, switch, unset
+from playhead.request import Request
 
 MODULES = (shared, replays, lines, topics, groups, traffic, setup)
 GROUPS = [
@@ -85,5 +87,25 @@ def test_every_group_can_be_left_unsaid_and_names_each_option_once(name, group):
 
 def test_options_are_picked_by_name():
     assert [row.name for row in replays.SPAN.only("to", "from_")] == ["from_", "to"]
-    assert "lateness" not in unset([replays.SPAN.without("lateness")])
+    assert "lateness_ms" not in unset([replays.SPAN.without("lateness_ms")])
     assert replays.SPAN.without("to").heading == replays.SPAN.heading
+
+
+def test_a_rule_of_a_replay_is_a_field_of_its_request_and_knows_the_same_words():
+    known = {each.name: each for each in fields(Request)}
+    groups = (replays.TRANSFORM, replays.TRAFFIC, *replays.RULES)
+    for row in (row for group in groups for row in group):
+        field = known.pop(row.name)
+        assert row.choices == field.metadata.get("words", ()), row.name
+        assert (row.kind == "switch") is isinstance(field.default, bool), row.name
+    assert sorted(known) == ["lateness_ms", "read_on", "source", "span", "target"]
+
+
+def test_names_are_a_list_with_commas():
+    row = Option("key", "", kind="names")
+    assert [row.value(given) for given in (None, "", "a", " a, b,,c ")] == [
+        None,
+        (),
+        ("a",),
+        tuple("abc"),
+    ]

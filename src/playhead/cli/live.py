@@ -19,7 +19,7 @@ from playhead.replay.pipelines import Pipelines, pipeline_id
 from playhead.shown import sample_lines
 
 # Options for a pace or for single runs do not apply to an endless stream.
-_RULES = [group.without("pace", "max_gap", "redrive", "typed") for group in RULES]
+_RULES = [group.without("pace", "max_gap_ms", "redrive", "typed") for group in RULES]
 _STOPS_WITHIN_S = 60.0
 _STOPPING = "stopping after this round; press again to stop immediately"
 

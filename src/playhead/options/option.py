@@ -11,8 +11,8 @@ from playhead.errors import BadValue
 from playhead.grammar.duration import parse_duration_ms
 from playhead.grammar.size import parse_size_bytes
 
-Kind = Literal["text", "number", "decimal", "duration", "size", "file", "switch", "count"]
-"""The type of a value: a duration becomes milliseconds, a size bytes, a file its path."""
+Kind = Literal["text", "number", "decimal", "duration", "size", "file", "names", "switch", "count"]
+"""The type of a value: a duration becomes milliseconds, a size bytes, a file its path, a list with commas its names."""
 Completion = Literal[
     "contexts", "properties", "topics", "sources", "targets", "groups", "replays", "standbys"
 ]
@@ -73,6 +73,8 @@ class _Row:
             raise self._bad(given, f"{', '.join(others)} or {last}")
         if self.check is not None:
             self.check(given)
+        if self.kind == "names":
+            return tuple(name for each in given.split(",") if (name := each.strip()))
         return Path(given) if self.kind == "file" else given
 
     def _number(self, given: Any) -> float:

@@ -1,4 +1,4 @@
-"""The options of replays: spans, rules and actions."""
+"""The options of replays: spans, rules and actions. A rule has the name of its field in `Request`."""
 
 from typing import Final
 
@@ -25,8 +25,9 @@ SPAN = Options(
         "offsets", "Offsets instead of times: TOPIC:PARTITION:FROM-TO, comma-separated.", "SPEC"
     ),
     Option(
-        "lateness",
+        "lateness_ms",
         "Read past the end by this duration to find late records; default 10m.",
+        flags=("--lateness",),
         kind="duration",
     ),
     Option(
@@ -77,8 +78,9 @@ PACE = Options(
         "PACE",
     ),
     Option(
-        "max_gap",
+        "max_gap_ms",
         "Cap pauses between records at this duration (needs a speed, such as --pace 1x).",
+        flags=("--max-gap",),
         kind="duration",
     ),
 )
@@ -92,7 +94,7 @@ MACHINE = Options(
 )
 INTO_TABLES = Options(
     _TARGET,
-    Option("key", "Key columns of the table, comma-separated.", "COLS"),
+    Option("key", "Key columns of the table, comma-separated.", "COLS", kind="names"),
     Option(
         "on_conflict",
         f"What to do if the row exists: {', '.join(CONFLICTS)}.",

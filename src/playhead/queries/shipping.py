@@ -20,7 +20,7 @@ from playhead.queries.log_folder import KeptLog, LogFolder, Step
 from playhead.querylog.located import DATABASE, PLACE_HEADER, LocatedRow, place_of, topic_of
 
 _MOST_ROWS: Final = 100_000
-_MOST_BYTES: Final = 32 << 20
+_MOST_BYTES: Final = 16 << 20
 _IDLE_S: Final = 0.1
 _LOOK_EVERY_S: Final = 0.5
 _RETRY_S: Final = 1.0

@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
 
 class _Sender(NamedTuple):
-    """What all rows of a session begin with, but for their times."""
+    """The text that all rows of a session have behind their times, and its meaning."""
 
     text: bytes
     """From the time zone to the session."""
@@ -49,7 +49,7 @@ def address_of(row: bytes, prefix: str | None = None) -> Address:
     """Return session, database and time of a row; raises `NotARow`."""
     sender = _senders.get(row[_LIKE])
     if sender is not None and row.startswith(sender.text, _ZONE):
-        # The pattern of an address matches the same bytes in the same way. Only the time is another one.
+        # `CSV_ADDRESS` matches equal bytes in the same way; only the time differs.
         second, ms = _seconds.get(row[:_SECOND]), _MILLISECONDS.get(row[_SECOND:_ZONE])
         if second is not None and ms is not None:
             time_us = second + ms - sender.east_us

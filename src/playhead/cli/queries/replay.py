@@ -130,7 +130,7 @@ def planned(run: Run, replay_id: str) -> tuple[QueryReplay, Workload]:
         span=str(span(run)),
         lateness_ms=_SOON_MS,
         pace=values.get("pace") or "max",
-        max_gap_ms=values.get("max_gap"),
+        max_gap_ms=values.get("max_gap_ms"),
     ).from_anywhere()
     rules = replace(_rules(values), follow=_follows(values, source))
     return plan_queries(

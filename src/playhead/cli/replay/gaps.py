@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _BUCKETS = 120
 # The replay is exactly of the missing offsets, so nothing is read past them; and the table exists.
-_SPAN = SPAN.without("lateness")
+_SPAN = SPAN.without("lateness_ms")
 _RULES = [group.without("create", "redrive", "typed") for group in RULES]
 _UNSAID = unset((SPAN, *RULES))
 

@@ -1,7 +1,7 @@
 """Builds the request from the options of a replay."""
 
+import dataclasses
 import re
-from typing import Any
 
 from playhead.cli.options import Run
 from playhead.endpoint import Endpoint
@@ -35,43 +35,13 @@ def share(run: Run, target: Endpoint) -> float | None:
 
 def request(run: Run, source: Endpoint, target: Endpoint) -> Request:
     """Return the request; refuse invalid values."""
-    values = run.values
-    rules: dict[str, Any] = {
-        "key": tuple(each.strip() for each in (values["key"] or "").split(",") if each.strip()),
-        "headers": tuple(values["headers"] or ()),
-        "lateness_ms": lateness_ms(run),
-        "read_on": read_on(run),
-        "max_gap_ms": values.get("max_gap"),
-        "on_conflict": values["on_conflict"],
-        "tombstones": values["tombstones"],
-    }
-    rules |= {
-        name: value
-        for name, value in (
-            ("decode", values["decode"]),
-            ("partition", values["partition"]),
-            ("pace", values.get("pace")),
-            ("on_error", values["on_error"]),
-            ("filter", values.get("filter")),
-            ("times", values.get("times")),
-            ("topic_map", tuple(values.get("topic_map") or ())),
-        )
-        if value is not None
-    }
-    same = (
-        "where",
-        "select",
-        "version_column",
-        "create",
-        "extra_fields",
-        "provenance",
-        "redrive",
-        "typed",
-    )
-    rules |= {name: values[name] for name in same if name in values}
-    if "to" in values:  # A live pipeline has no span.
+    fields = {each.name for each in dataclasses.fields(Request)}
+    given = {name: value for name, value in run.values.items() if value is not None}
+    rules = {name: value for name, value in given.items() if name in fields}
+    rules |= {"source": str(source), "target": str(target), "read_on": read_on(run)}
+    if "to" in run.values:  # A live pipeline has no span.
         rules["span"] = str(span(run))
-    asked = Request(source=str(source), target=str(target), **rules)
+    asked = Request(**rules)
     _ = asked.spec  # Refuse it before the user is asked anything.
     return asked
 
@@ -81,7 +51,7 @@ def read_on(run: Run) -> str:
     text = run.values.get("read_on")
     if text is None:
         return "auto"
-    if ReadOn.parse(text).fixed_ms is not None and run.values.get("lateness") is not None:
+    if ReadOn.parse(text).fixed_ms is not None and run.values.get("lateness_ms") is not None:
         raise UsageError(
             "--read-on and --lateness contradict each other",
             hint="--read-on sets how far to read, --lateness only a minimum",
@@ -104,5 +74,5 @@ def span(run: Run) -> Span:
 
 def lateness_ms(run: Run) -> int:
     """Return how far to read at least for late records."""
-    given: int | None = run.values.get("lateness")
+    given: int | None = run.values.get("lateness_ms")
     return LATENESS_MS if given is None else given

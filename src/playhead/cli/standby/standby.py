@@ -30,8 +30,8 @@ from playhead.standby.runner import RunHooks
 from playhead.standby.store import SavedStandby, StandbyExists, Standbys
 from playhead.standby.trigger_file import span_of
 
-_LATENESS = SPAN.only("lateness", "read_on")
-_WORDS = SPAN.without("lateness", "read_on")
+_LATENESS = SPAN.only("lateness_ms", "read_on")
+_WORDS = SPAN.without("lateness_ms", "read_on")
 
 
 @command(STANDBY_ADD, ZONE, TRANSFORM, TRAFFIC, *RULES, _LATENESS, CONNECTION, REGISTRY, SPARK)
