@@ -8,7 +8,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from confluent_kafka import Consumer
@@ -191,6 +193,36 @@ def test_a_growing_log_arrives_within_a_second(
     found = stopped(process)
     assert found["rows"] == len(whole)
     assert (found["held_bytes"], found["maybe_lost"]) == (0, 0)
+
+
+def test_a_row_of_a_log_that_never_stops_growing_does_not_wait_for_a_pause(
+    topics: Topics, start_ship: Start, tmp_path: Path
+) -> None:
+    whole, log = rows(BIG.read_bytes()), tmp_path / "a.csv"
+    log.write_bytes(b"\n".join(whole) + b"\n")
+    process = start_ship(str(tmp_path / "*.csv"), topics.target)
+    assert holds(topics, whole)
+    watching = Watching(topics.connection, sorted({each.topic for each in topics.records()}))
+    awaited = whole[-1].replace(b".", b",", 1)  # No row: it goes to the topic of those.
+    ends, is_over = time.monotonic() + 20, Event()
+
+    def write() -> None:
+        with log.open("ab", buffering=0) as file:
+            while time.monotonic() < ends and not is_over.is_set():
+                file.write(whole[-1] + b"\n")
+                time.sleep(0.0001)
+
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write)
+        time.sleep(1)
+        with log.open("ab", buffering=0) as file:
+            file.write(awaited + b"\n")
+        began = time.monotonic()
+        assert watching.await_value(awaited) - began < 2.0
+        assert not writing.done()
+        is_over.set()
+    watching.close()
+    stopped(process)
 
 
 def test_a_log_is_rotated_renamed_packed_and_truncated(

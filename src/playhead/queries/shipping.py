@@ -21,6 +21,8 @@ from playhead.querylog.located import DATABASE, PLACE_HEADER, LocatedRow, place_
 
 _MOST_ROWS: Final = 100_000
 _MOST_BYTES: Final = 16 << 20
+_LONGEST_S: Final = 0.4
+"""How long rows of a log that does not stop growing wait in an open transaction: no reader sees them yet."""
 _IDLE_S: Final = 0.1
 _LOOK_EVERY_S: Final = 0.5
 _RETRY_S: Final = 1.0
@@ -166,11 +168,13 @@ class Shipping:
         positions: dict[str, Shipped] = {}
         abort_point("ship.rows_read")
         shipper.begin()
+        began = time.monotonic()
         for step in steps:
             for log, rows in step:
                 self._send(shipper, log, rows, sent)
                 positions[log.identity] = Shipped(log.sequence, log.position, str(log.path))
-            if sent.rows >= _MOST_ROWS or sent.bytes >= _MOST_BYTES:
+            is_full = sent.rows >= _MOST_ROWS or sent.bytes >= _MOST_BYTES
+            if is_full or time.monotonic() - began > _LONGEST_S:
                 break
         shipper.commit(positions)
         self._say_if_beyond(shipper, sent)
