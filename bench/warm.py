@@ -18,6 +18,7 @@ import psycopg
 from bench.load import TABLE
 from bench.measure import Row, run
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.host import private_files
 from playhead.kafka.admin.client import Admin
 from playhead.sandbox import Endpoints, Sandbox
 
@@ -127,7 +128,7 @@ def _bench() -> Iterator[_Bench]:
             # In the file, and not in the environment: then the engine may have it.
             said = f"bootstrap_servers = {json.dumps(endpoints.bootstrap_servers)}\n"
             said += f"database = {json.dumps(endpoints.database_url)}\n"
-            (settings / "config.toml").write_text(f"[contexts.bench]\n{said}")
+            private_files.write(settings / "config.toml", f"[contexts.bench]\n{said}")
             kept = {k: v for k, v in os.environ.items() if not k.startswith("PLAYHEAD_")}
             own = {"XDG_STATE_HOME": f"{name}/state", "XDG_CONFIG_HOME": f"{name}/config"}
             bench = _Bench(endpoints, kept | own | {"PLAYHEAD_CONTEXT": "bench"})
