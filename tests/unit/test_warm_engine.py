@@ -176,6 +176,7 @@ def test_no_secret_is_handed_over(clean):
         ("PGSERVICE", "mine"),
         ("LD_PRELOAD", "/lib/x.so"),
         ("PYTHONPATH", "/somewhere"),
+        ("HOSTALIASES", "/names"),
         ("PLAYHEAD_ABORT_AT", "x"),
     ],
 )

@@ -75,7 +75,7 @@ _OF_A_COMMAND = (
 # Other variables that libraries and tasks read are not sent: a command with one of them runs alone.
 _KEPT = re.compile(
     "(PG|KAFKA_|PLAYHEAD_|SPARK_|PYSPARK_|HADOOP_|YARN_|KRB5|SSL_|OPENSSL_|SASL_|LD_|JDK_|_JAVA|JAVA_TOOL"
-    "|PYTHONPATH|PYTHONHOME).*"
+    "|PYTHONPATH|PYTHONHOME|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS).*"
 )
 # PySpark sets these in each process that has a session, such as a notebook or a test.
 _OF_A_SESSION = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
