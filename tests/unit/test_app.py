@@ -1,5 +1,6 @@
 """The command ends with the code that says what happened, and with a sentence instead of a traceback."""
 
+import errno
 import json
 import os
 import signal
@@ -252,6 +253,14 @@ def test_a_fault_of_ours_is_a_sentence(failing, run):
     assert (code, out) == (1, "")
     assert err.startswith("error: ZeroDivisionError: by 0\nhint: ")
     assert "Traceback" not in err
+
+
+def test_a_full_disk_is_no_fault_of_ours(failing, run):
+    # Python names no file for a stream that was opened before, such as stdout.
+    failing(OSError(errno.ENOSPC, "No space left on device"))
+    code, out, err = run("boom")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: No space left on device\nhint: free some space")
 
 
 @pytest.mark.parametrize(

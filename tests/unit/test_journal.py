@@ -250,6 +250,13 @@ def test_a_file_that_is_no_journal_is_named(journal, content):
     assert journal.file.read_bytes() == content
 
 
+def test_a_journal_is_not_moved_away_because_the_disk_is_full(journal, monkeypatch):
+    monkeypatch.setattr(module, "_SCHEMA", f"PRAGMA max_page_count = 1; {module._SCHEMA}")
+    with pytest.raises(JournalDamaged, match="disk is full") as caught:
+        journal.runs()
+    assert caught.value.hint.startswith("free some space")
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(JournalDamaged, match="File exists"):

@@ -1,6 +1,7 @@
 """The `playhead` command: its tree, and the one place where errors become exit codes."""
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -31,6 +32,7 @@ from playhead.host import lifetime
 from playhead.version import __version__
 
 _WITH_ENGINE = ("replay", "gaps", "verify", "resume")
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _VERBOSE = re.compile("-v+|--verbose")
 
 
@@ -122,6 +124,9 @@ def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
     if isinstance(exc, OSError) and exc.filename is not None:
         hint = "check the path, its permissions and the free space of its disk"
         return f"{exc.strerror}: {exc.filename!s:.200}", hint
+    if isinstance(exc, OSError) and exc.errno in _DISK:
+        hint = "free some space, on the output's disk or on that of the temporary and state folders"
+        return f"{exc.strerror}", hint
     if isinstance(exc, UnicodeEncodeError) and exc.encoding == "utf-8":
         hint = "arguments and files must be UTF-8"
         return f"not UTF-8: {exc.object[:80]!r}", hint

@@ -4,6 +4,7 @@ Each target's ledger has what was committed. Losing this file loses history and 
 about the data.
 """
 
+import errno
 import json
 import sqlite3
 import time
@@ -93,10 +94,11 @@ class JournalBusy(PlayheadError):
 class JournalDamaged(PlayheadError):
     """The journal's file cannot be used."""
 
-    def __init__(self, file: Path, *, reason: str) -> None:
+    def __init__(self, file: Path, *, reason: str, is_disk_full: bool = False) -> None:
+        what = "free some space" if is_disk_full else "move it away to start a new one"
         super().__init__(
             f"the journal {file} cannot be used: {reason}",
-            hint="move it away to start a new one; the targets' ledgers have everything that was replayed",
+            hint=f"{what}; the targets' ledgers have everything that was replayed",
         )
 
 
@@ -159,11 +161,15 @@ class Journal:
                 with connection:
                     yield connection
         except sqlite3.Error as exc:
-            if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            code = getattr(exc, "sqlite_errorcode", None)
+            if code == sqlite3.SQLITE_BUSY:
                 raise JournalBusy(self.file) from exc
-            raise JournalDamaged(self.file, reason=str(exc)) from exc
+            is_full = code == sqlite3.SQLITE_FULL
+            raise JournalDamaged(self.file, reason=str(exc), is_disk_full=is_full) from exc
         except OSError as exc:
-            raise JournalDamaged(self.file, reason=exc.strerror or str(exc)) from exc
+            is_full = exc.errno in (errno.ENOSPC, errno.EDQUOT)
+            reason = exc.strerror or str(exc)
+            raise JournalDamaged(self.file, reason=reason, is_disk_full=is_full) from exc
 
     def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
         """Store a plan before it runs; an existing one stays, and must be of the same work."""
