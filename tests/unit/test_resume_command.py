@@ -69,3 +69,12 @@ def test_it_has_the_servers_that_the_environment_named_then(room, monkeypatch):
     )
     code_of("resume", "laps", "--yes")
     assert told == ["127.0.0.1:1"]
+
+
+def test_one_that_is_done_asks_nothing_before_it_says_so(room, monkeypatch, capsys):
+    begun(monkeypatch)
+    assert code_of("resume", "laps") == 6, "something is left, and nobody said yes"
+    assert code_of("resume", "laps", "--yes") == 0
+    capsys.readouterr()
+    assert code_of("resume", "laps") == 0
+    assert "proved: 2 offsets" in capsys.readouterr().err

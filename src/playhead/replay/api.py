@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -10,8 +11,9 @@ from playhead.config.context import Configuration, configure
 from playhead.config.guards import Consent, need_consent
 from playhead.config.saved_servers import kept_servers
 from playhead.endpoint import Endpoint, system_of
-from playhead.errors import UnknownKey, UsageError
+from playhead.errors import Unavailable, UnknownKey, UsageError
 from playhead.host.kept_open import keeping_open
+from playhead.ledger import remaining
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
@@ -110,6 +112,13 @@ class Planned:
     def ends(self) -> Wiring:
         """Source and target, made once for planning, running and verifying."""
         return ends(self.plan.request, self.configuration, is_endless=self.is_endless)
+
+    def has_nothing_left(self) -> bool:
+        """Whether the target's ledger has all of it, so that a run only says its proof; no if it does not answer."""
+        with suppress(Unavailable):
+            committed = [each.slice for each in self.ends.target.entries(self.plan.replay_id)]
+            return bool(committed) and not remaining(self.plan.slices(), committed)
+        return False
 
     def earlier_copies(self) -> Sequence[EarlierCopy]:
         """Who has written the same records there before, by the target's ledger of this moment."""

@@ -161,7 +161,7 @@ def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool 
     planned.trusts_ledger = trusts_ledger
     planned.is_resumed = True
     with held_for(saved.replay_id):
-        play(with_saved, planned, yes=yes)
+        play(with_saved, planned, yes=yes or planned.has_nothing_left())
 
 
 def resume_from_ledger(
