@@ -12,6 +12,8 @@ from simulation.expressions import Unknown
 Answer = tuple[Any, ...]
 """Rows, the number of rows changed, and True where the transaction stays open behind it."""
 Work = Callable[[Link, Any, Sequence[Any]], Answer]
+_PROCESS = 7
+"""The number of the server's process, which is one for each link: no pooler is in the model."""
 
 
 _SHAPES: list[tuple[re.Pattern[str], Work]] = []
@@ -104,15 +106,15 @@ def _release(link: Link, _: Any, __: Any) -> Answer:
 
 @shape(r"SELECT pg_catalog\.set_config.*")
 def _set_config(link: Link, _: Any, __: Any) -> Answer:
-    return [("",)], -1
+    return [("", _PROCESS)], -1
 
 
 @shape(
     r"SELECT pg_catalog\.current_setting\('server_version_num'\)::int8, "
-    r"pg_catalog\.current_setting\('lock_timeout'\)"
+    r"pg_catalog\.current_setting\('lock_timeout'\), pg_catalog\.pg_backend_pid\(\)::int8"
 )
 def _version(link: Link, _: Any, __: Any) -> Answer:
-    return [(180_000, "60s")], -1
+    return [(180_000, "60s", _PROCESS)], -1
 
 
 @shape(r"SET CONSTRAINTS ALL IMMEDIATE")

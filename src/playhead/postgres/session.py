@@ -12,7 +12,7 @@ import psycopg
 from psycopg import conninfo, sql
 
 from playhead import secrets
-from playhead.errors import DatabaseUnavailable, PlayheadError
+from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
@@ -45,12 +45,25 @@ _SETTINGS = {
 # How much more than its own disk a commit waits for is the user's choice.
 _LASTING = """pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
 WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, false)"""
+_PROCESS = "pg_catalog.pg_backend_pid()::int8"
 # A statement that waits longer for a lock fails, and is retried.
 _LOCK_PATIENCE = "60s"
 # PostgreSQL 16 can check whether a text is a value of some type.
 _KNOWS_VALIDITY = 160_000
 Row = tuple[Any, ...]
 _Link = TypeVar("_Link", ArrowConnection, StatementConnection)
+
+
+class SharedConnection(Refused):
+    """A pooler gives each transaction another connection: settings, locks and prepared statements are lost."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        super().__init__(
+            f"two statements to PostgreSQL at {where} came to two connections of the server: a pooler "
+            "in transaction mode is between, which keeps neither settings nor locks of a session",
+            hint="name the server itself, or a pooler's address in session mode",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +96,13 @@ class Session:
             f"pg_catalog.set_config({_quoted(name)}, {_quoted(value)}, false)"
             for name, value in _SETTINGS.items()
         )
-        self.run(f"SELECT {settings}, {_LASTING}")
-        [(version, lock_timeout)] = self.run(
-            "SELECT pg_catalog.current_setting('server_version_num')::int8, pg_catalog.current_setting('lock_timeout')"
+        [(*_, process)] = self.run(f"SELECT {settings}, {_LASTING}, {_PROCESS}")
+        [(version, lock_timeout, same)] = self.run(
+            "SELECT pg_catalog.current_setting('server_version_num')::int8, "
+            f"pg_catalog.current_setting('lock_timeout'), {_PROCESS}"
         )
+        if process != same:
+            raise SharedConnection(where)
         self.has_validity = version >= _KNOWS_VALIDITY
         if lock_timeout == "0":
             self.run(
