@@ -44,6 +44,19 @@ class OtherTerms(Refused):
         super().__init__(f"{replay_id} has other terms in the target's ledger: {told}", hint=hint)
 
 
+class NotBegunThere(Refused):
+    """The target's ledger does not know the running replay: another server answers at the address."""
+
+    def __init__(self, replay_id: str, *, where: str) -> None:
+        self.replay_id, self.where = replay_id, where
+        super().__init__(
+            f"the ledger of {where} does not know {replay_id}, which began in another database at this "
+            "address; nothing was written to this one",
+            hint="what was committed is in the first one; when the address leads there again, the same "
+            "command continues",
+        )
+
+
 class UnknownTerms(Refused):
     """The ledger has terms that this version of Playhead does not understand."""
 

@@ -89,6 +89,8 @@ class Table:
     ) -> Entry:
         """The records as one slice; says what the ledger then says of it, but where its rows are."""
         slice_ = Slice("cars", rows[0].partition, rows[0].offset, rows[-1].offset + 1)
+        if self.target.terms(replay) is None:
+            self.target.prepare(replay, Inspection(""), terms())
         with self.target.open(replay) as writer:
             writer.commit(account_of(slice_, rows, rule, write_dead_letters), [Records.of(rows)])
         [entry] = [each for each in self.target.entries(replay) if each.slice == slice_]

@@ -26,7 +26,7 @@ from playhead.replay import api
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
 from playhead.target import Inspection, InspectRequest
-from playhead.terms import NO_TERMS, OtherTerms
+from playhead.terms import NO_TERMS, NotBegunThere, OtherTerms
 from playhead.testing.target_case import terms
 from tests.fix_archives import commit
 from tests.fix_archives import record as on_tape
@@ -276,6 +276,25 @@ def test_dropped_in_the_middle_of_a_run(table, replay_id):
     assert table.rows() == []
 
 
+def write(target: PostgresTarget, replay_id: str, offset: int) -> None:
+    with target.open(replay_id) as writer:
+        account = Account(Slice("cars", 0, offset, offset + 1))
+        account.read = 1
+        writer.commit(account, [Records.of([record(offset, {"id": offset})])])
+
+
+def test_another_database_that_answers_in_the_middle_of_a_run_gets_nothing(table, replay_id):
+    # It has the table and a ledger of other replays, so that nothing else would refuse the records.
+    target = table.target
+    target.prepare(replay_id, Inspection(""), terms("cars"))
+    write(target, replay_id, 0)
+    table.run(f'DELETE FROM "{table.schema}".ledger_replays WHERE replay = %s', replay_id)
+    with pytest.raises(NotBegunThere, match=f"does not know {replay_id}"):
+        write(target, replay_id, 1)
+    assert len(table.rows()) == 1
+    assert [each.slice.to_offset for each in target.entries(replay_id)] == [1]
+
+
 def test_of_machines_that_begin_at_once_one_wins(table, replay_id):
     start, won, refused = Barrier(6), [], []
 
@@ -300,10 +319,9 @@ def test_of_machines_that_begin_at_once_one_wins(table, replay_id):
 
 def test_what_an_earlier_version_began_goes_on_and_keeps_its_table(table, replay_id):
     target = table.target
-    with target.open(replay_id) as writer:
-        account = Account(Slice("cars", 0, 0, 1))
-        account.read = 1
-        writer.commit(account, [Records.of([record(0, {"id": 1})])])
+    target.prepare(replay_id, Inspection(""), terms("cars"))
+    write(target, replay_id, 0)
+    table.run(f'DELETE FROM "{table.schema}".ledger_replays')
     [note] = target.prepare(replay_id, Inspection(""), terms("cars"))
     assert note.code == NO_TERMS
     made_again(table)

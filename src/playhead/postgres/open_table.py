@@ -77,6 +77,8 @@ class OpenTable:
         self.layout, self.habits, self._only_by_stage = layout, habits, only_by_stage
         self.latest: Latest | None = None
         """Under `newer`: the latest record of each key, if rows do not tell."""
+        self.is_agreed = True
+        """Whether the database has terms of the replay, so that it is the one in which the replay began."""
         always = (*habits.key, *((habits.version,) if habits.version else ()))
         never_null = habits.key if habits.is_keyed else ()
         minded = minded_columns(layout, habits)

@@ -362,6 +362,7 @@ class PostgresTarget(Target):
         if self.known_by:
             return
         terms = self._replays(session).get(replay_id)
+        opened.is_agreed = terms is not None
         table = opened.layout.table
         refuse_other_place(replay_id, terms, topic, whereto(table.place, table.oid))
 

@@ -27,6 +27,7 @@ from playhead.postgres.storage import storage_of
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.target import SliceComparison, Writer
+from playhead.terms import NotBegunThere
 from playhead.written_rows import columns_written
 
 # After this many slices without conflicts, direct COPY is tried again.
@@ -81,6 +82,9 @@ class PostgresWriter(Writer):
         slice_ = account.slice
         whole = gathered(slice_, records)
         table = self._table_of(slice_.topic)
+        if not table.is_agreed:
+            # The terms were written before the first job. Under one address another server may answer now.
+            raise NotBegunThere(self._replay_id, where=self._session.where)
         course = self._courses.setdefault(slice_.topic, WritePath())
         decoded = table.decode(whole, account)
         if table.latest is not None:
