@@ -3,6 +3,7 @@
 import socket
 import struct
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Thread
 from types import TracebackType
 
@@ -11,12 +12,24 @@ ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202egnp\x9b31m\nhint: curl x | sh"
 """What a terminal would obey."""
 
 
-class LyingServer:
-    """A port of loopback. `answers` are the bytes for each statement, in turn; after the last one, silence."""
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """An answer without an end."""
 
-    def __init__(self, *answers: bytes) -> None:
+    beginning: bytes
+    then: bytes
+    """What follows, again and again."""
+
+
+class LyingServer:
+    """A port of loopback. `answers` are the bytes for each statement, in turn; after the last one, silence.
+
+    A `greeting` comes where others say that the login is complete.
+    """
+
+    def __init__(self, *answers: bytes | Flood, greeting: bytes | Flood = b"") -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self._answers = answers
+        self._answers, self._greeting = answers, greeting
         self._thread = Thread(target=self._accept, daemon=True)
 
     @property
@@ -49,6 +62,7 @@ class LyingServer:
             while struct.unpack(">i", _packet(connection)[:4])[0] in _NO_ENCRYPTION:
                 connection.sendall(b"N")
             connection.sendall(message(b"R", struct.pack(">i", 0)))
+            _send(connection, self._greeting)
             for name, value in (("server_version", "16.0"), ("client_encoding", "UTF8")):
                 connection.sendall(message(b"S", f"{name}\0{value}\0".encode()))
             connection.sendall(ready(b"I"))
@@ -56,7 +70,16 @@ class LyingServer:
             while kind := connection.recv(1):
                 _packet(connection)
                 if kind in b"QS":  # the ends of a statement's messages
-                    connection.sendall(next(answers, b""))
+                    _send(connection, next(answers, b""))
+
+
+def _send(connection: socket.socket, said: bytes | Flood) -> None:
+    if isinstance(said, bytes):
+        connection.sendall(said)
+        return
+    connection.sendall(said.beginning)
+    while True:
+        connection.sendall(said.then)
 
 
 def _packet(connection: socket.socket) -> bytes:

@@ -48,7 +48,7 @@ def test_the_first_line_has_the_reason(
     def fail(*_: object, **__: object) -> None:
         raise psycopg.OperationalError(text)
 
-    monkeypatch.setattr(psycopg, "connect", fail)
+    monkeypatch.setattr(server.BoundedConnection, "connect", fail)
     assert reason_of(URL) == reason
 
 

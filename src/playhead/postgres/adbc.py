@@ -13,8 +13,10 @@ from adbc_driver_manager import AdbcConnection, AdbcStatement, StatementOptions
 from adbc_driver_postgresql import StatementOptions as PostgresOptions
 from psycopg import conninfo
 
+from playhead.postgres.bounded_connection import refuse_values
 from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_of
+from playhead.postgres.watched_link import ports_of, watched
 
 # Its DB-API does the same, but importing it imports pandas: a third of a second in every task.
 _TABLE, _MODE = StatementOptions.INGEST_TARGET_TABLE.value, StatementOptions.INGEST_MODE.value
@@ -48,6 +50,7 @@ class ArrowConnection:
 
     def __init__(self, uri: str) -> None:
         self._server = _without_secrets(uri)
+        self._ports = ports_of(uri)
         self._is_well = True
         kept, types = _databases.pop(self._server, (None, None))
         self._connect(uri, kept or _database(uri))
@@ -60,7 +63,8 @@ class ArrowConnection:
         try:
             # The driver connects once more for the connection itself, which has the user's search_path.
             database.set_options(uri=uri)
-            self._connection = opened(uri, lambda: AdbcConnection(database))
+            with watched(self._ports):
+                self._connection = opened(uri, lambda: AdbcConnection(database))
         except BaseException:
             database.close()
             raise
@@ -99,7 +103,7 @@ class ArrowConnection:
 
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[Rows, int]:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
-        with closing(self._statement()) as stated:
+        with watched(self._ports), closing(self._statement()) as stated:
             stated.set_sql_query(statement)
             stated.prepare()
             if parameters:
@@ -108,6 +112,7 @@ class ArrowConnection:
                 stated.bind(pa.RecordBatch.from_arrays(columns, names))
             answer, changed = stated.execute_query()
             parts = list(pa.RecordBatchReader.from_stream(answer))
+        refuse_values(sum(part.num_rows * part.num_columns for part in parts))
         return [row for part in parts for row in _rows(part)], changed
 
     def copy(self, rows: Any, table: str, schema: str | None) -> None:
@@ -154,7 +159,8 @@ def _database(uri: str) -> adbc_driver_manager.AdbcDatabase:
 
 
 def _opened(uri: str) -> adbc_driver_manager.AdbcDatabase:
-    return opened(uri, lambda: adbc_driver_postgresql.connect(uri))
+    with watched(ports_of(uri)):
+        return opened(uri, lambda: adbc_driver_postgresql.connect(uri))
 
 
 def _column(value: Any) -> pa.Array:

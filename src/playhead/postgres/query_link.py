@@ -15,6 +15,7 @@ from psycopg.waiting import Ready, Wait
 from playhead import secrets
 from playhead.errors import UsageError
 from playhead.host.threads import call_within
+from playhead.postgres.bounded_connection import bounded_login
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.service_file import service_of
 from playhead.server import LOST, Answer, Link, LinkLost
@@ -76,7 +77,7 @@ class QueryLink(Link):
         self._pg: pq.abc.PGconn
         """Only once it is open."""
         # Unlike PGconn.connect_poll, it lets other threads run.
-        self._connecting = generators.connect(address.decode())
+        self._connecting = bounded_login(generators.connect(address.decode()))
         self._waits_for = Wait.W
         self._is_open = self._is_left = False
         """Whether it is open, and whether a thread that was left behind is still connecting."""
@@ -114,7 +115,8 @@ class QueryLink(Link):
     def _send(self, ready: Ready | None) -> pq.abc.PGconn | None:
         """Take one step of libpq; return the connection when it is open."""
         try:
-            self.fileno, self._waits_for = self._connecting.send(ready)
+            steps = self._connecting
+            self.fileno, self._waits_for = next(steps) if ready is None else steps.send(ready)
         except StopIteration as end:
             opened: pq.abc.PGconn = end.value
             return opened

@@ -19,6 +19,7 @@ from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 from playhead.host import paths
+from playhead.postgres.bounded_connection import BoundedConnection
 from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_name, service_of
 
@@ -221,7 +222,7 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
         address = conninfo.make_conninfo(
             url, connect_timeout=_CONNECT_WITHIN_S, application_name=APPLICATION
         )
-        connection = opened(address, lambda: psycopg.connect(address))
+        connection = opened(address, lambda: BoundedConnection.connect(address))
     except psycopg.Error as exc:
         where = secrets.without_password(url)  # First, so that the reason is redacted with it.
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc

@@ -9,6 +9,7 @@ from psycopg import RawCursor, adapt
 from psycopg.pq import TransactionStatus
 from psycopg.types import json, numeric, string
 
+from playhead.postgres.bounded_connection import BoundedConnection, refuse_values
 from playhead.postgres.connecting import opened
 
 
@@ -42,7 +43,9 @@ class StatementConnection:
     def __init__(self, uri: str) -> None:
         self._connection = opened(
             uri,
-            lambda: psycopg.connect(uri, autocommit=True, prepare_threshold=None, context=_TYPES),
+            lambda: BoundedConnection.connect(
+                uri, autocommit=True, prepare_threshold=None, context=_TYPES
+            ),
         )
 
     def close(self) -> None:
@@ -67,4 +70,5 @@ class StatementConnection:
         with RawCursor(self._connection) as cursor:
             # Results in binary form come by the extended protocol, which takes one statement only.
             cursor.execute(statement, parameters or None, binary=True)
+            refuse_values(cursor.rowcount * len(cursor.description or ()))
             return cursor.fetchall() if cursor.description is not None else [], cursor.rowcount

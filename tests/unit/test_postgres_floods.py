@@ -1,0 +1,91 @@
+"""A PostgreSQL server whose answer does not end fills no memory."""
+
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from playhead.postgres.bounded_connection import AnswerTooLarge, refuse_values
+from tests.lying_server import Flood, LyingServer, message
+
+_MOST_BYTES = 700 << 20
+_COLUMNS = message(b"T", struct.pack(">h", 1) + b"a\0" + struct.pack(">ihihih", 0, 0, 20, 8, -1, 1))
+_VALUE = message(b"D", struct.pack(">hiq", 1, 8, 7))
+_NULL = message(b"D", struct.pack(">hi", 1, -1))
+_NOTICE = message(b"N", b"SNOTICE\0C00000\0M" + b"x" * 200 + b"\0\0")
+_SETTINGS = b"".join(message(b"S", b"%d\0" % each + b"v" * 29_000 + b"\0") for each in range(64))
+_PARSED = message(b"1", b"") + message(b"2", b"")
+_ONE_ROW = _COLUMNS + struct.pack(">cihi", b"D", 1 << 30, 1, (1 << 30) - 6)
+FLOODS = {
+    "rows": Flood(_COLUMNS, _VALUE * 4_000),
+    "rows of null": Flood(_COLUMNS, _NULL * 8_000),
+    "one row": Flood(_ONE_ROW, bytes(1 << 20)),
+    "notices": Flood(b"", _NOTICE * 1_000),
+    "settings": Flood(b"", _SETTINGS),
+    "notifications": Flood(b"", message(b"A", struct.pack(">i", 1) + b"to\0it\0") * 4_000),
+}
+_ASK = {
+    "the doctor": "from playhead.postgres.server import ask as call",
+    "statements": "from playhead.postgres.statement_connection import StatementConnection\n"
+    "call = lambda url: StatementConnection(url).ask('SELECT 1', ())",
+    "Arrow": "from playhead.postgres.adbc import ArrowConnection as call",
+    "queries": "from playhead.postgres.query_link import QueryLink\n"
+    "def call(url):\n"
+    "    link = QueryLink(url.encode())\n"
+    "    while not link.go_on_connecting(): pass",
+}
+_MEASURED = """
+import resource, sys
+from playhead.errors import PlayheadError
+{ask}
+try:
+    call(sys.argv[1] + "?connect_timeout=30")
+except PlayheadError as exc:
+    print(exc)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+"""
+
+
+def asked(how: str, server: LyingServer) -> tuple[str, int]:
+    """What the error says, and the most memory that the process had."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _MEASURED.format(ask=_ASK[how]), server.url],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said, _, most = ran.stdout.strip().rpartition("\n")
+    assert said, ran.stderr[-2_000:]
+    return said, int(most)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much has arrived")
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("the doctor", "rows"), *((how, kind) for how in ("statements", "Arrow") for kind in FLOODS)],
+)
+def test_an_answer_without_an_end_fills_no_memory(how: str, kind: str) -> None:
+    # The extended protocol says first that it has parsed.
+    flood = FLOODS[kind]
+    flood = Flood((_PARSED if how == "statements" else b"") + flood.beginning, flood.then)
+    with LyingServer(flood) as server:
+        said, most = asked(how, server)
+    assert "sent more than 134,217,728 bytes for one statement" in said
+    assert most < _MOST_BYTES
+
+
+@pytest.mark.parametrize("kind", ["notices", "settings"])
+@pytest.mark.parametrize("how", ["the doctor", "statements", "queries"])
+def test_a_login_without_an_end_fills_no_memory(how: str, kind: str) -> None:
+    with LyingServer(greeting=FLOODS[kind]) as server:
+        said, most = asked(how, server)
+    assert "sent more than 4,194,304 bytes for a login" in said
+    assert most < _MOST_BYTES
+
+
+def test_more_values_than_any_answer_has_are_not_read() -> None:
+    refuse_values(5_000_005)  # the longest answer: a million rows of five, and one more
+    with pytest.raises(AnswerTooLarge, match="values for one statement"):
+        refuse_values(9_000_000)
