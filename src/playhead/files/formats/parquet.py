@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from playhead.account import Account
 from playhead.files.codec import EARLIEST_MS, LATEST_MS, NO_TIME_MS
 from playhead.files.file_names import Format
+from playhead.files.formats.parquet_pages import sizes_of
 from playhead.files.regroup import Group, sayable
 from playhead.files.stores.store import Piece
 from playhead.files.typed_columns import Columns, fields_of, filled
@@ -93,7 +94,7 @@ class ParquetCodec:
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
         try:
-            repeated = _repeated(pq.read_metadata(pa.BufferReader(data)), slice_)
+            repeated = _repeated(data, pq.read_metadata(pa.BufferReader(data)), slice_)
             with pq.ParquetFile(pa.BufferReader(data), read_dictionary=repeated) as file:
                 _refuse_types(file.schema_arrow)
                 for index in range(file.num_row_groups):
@@ -136,7 +137,7 @@ def _header_column(headers: list[Headers]) -> pa.Array:
     return pa.ListArray.from_arrays(starts, pairs, type=_HEADERS)
 
 
-def _repeated(metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
+def _repeated(data: bytes, metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
     """Return the columns with a dictionary of texts or bytes; raise ValueError for more than a slice."""
     if metadata.num_rows > slice_.to_offset - slice_.from_offset:
         raise ValueError(f"it has {metadata.num_rows:,} records, more than offsets")
@@ -147,6 +148,7 @@ def _repeated(metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
             if name.partition(".")[0] not in _RESTORED:
                 continue
             size += piece.total_uncompressed_size + _BYTES_OF_A_VALUE * piece.num_values
+            _refuse_lies(data, piece)
             if piece.physical_type != "BYTE_ARRAY":
                 continue
             if others := encodings - _ENCODINGS:
@@ -155,6 +157,18 @@ def _repeated(metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
                 repeated.add(name)
     _refuse_size(size)
     return sorted(repeated)
+
+
+def _refuse_lies(data: bytes, piece: pq.ColumnChunkMetaData) -> None:
+    """Raise ValueError for pages that have more than the footer says, by which their size is judged."""
+    at, dictionary = piece.data_page_offset, piece.dictionary_page_offset
+    start = dictionary if dictionary is not None and 0 < dictionary < at else at
+    unfolded, values = sizes_of(data, start, min(start + piece.total_compressed_size, len(data)))
+    if unfolded > piece.total_uncompressed_size or values > piece.num_values:
+        raise ValueError(
+            f"the pages of its column {piece.path_in_schema} have {unfolded:,} bytes and {values:,} values, "
+            f"and the footer says {piece.total_uncompressed_size:,} and {piece.num_values:,}"
+        )
 
 
 def _refuse_types(schema: pa.Schema) -> None:

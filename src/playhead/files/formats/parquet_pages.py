@@ -1,0 +1,88 @@
+"""Sums up what the pages of a column say of their sizes; the reader of Parquet believes them, and not the footer."""
+
+from collections.abc import Mapping
+from typing import Final
+
+# Of the headers of pages, in Thrift's compact protocol.
+_UNFOLDED, _PACKED = 2, 3
+_DATA_HEADERS: Final = (5, 8)
+_VALUES: Final = 1
+_BINARY, _STRUCT = 8, 12
+_SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
+_NUMBERS: Final = (4, 5, 6)
+_DEEPEST: Final = 4
+_LONGEST_NUMBER: Final = 10
+_Fields = Mapping[int, "int | _Fields"]
+
+
+def sizes_of(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Return how many bytes the pages unfold to, and how many values they have; ValueError for what are no pages."""
+    size = values = 0
+    at = start
+    while at < end:
+        header = _Header(data, at, end)
+        fields = header.struct()
+        unfolded, packed = fields.get(_UNFOLDED), fields.get(_PACKED)
+        if (
+            not isinstance(unfolded, int)
+            or not isinstance(packed, int)
+            or min(unfolded, packed) < 0
+        ):
+            raise ValueError("a page has no size")
+        size += unfolded
+        for each in _DATA_HEADERS:
+            of_data = fields.get(each, {})
+            count = of_data.get(_VALUES) if isinstance(of_data, Mapping) else None
+            values += count if isinstance(count, int) else 0
+        at = header.at + packed
+    if at > end:
+        raise ValueError("a page is longer than its column")
+    return size, values
+
+
+class _Header:
+    """Reads one header; it has numbers, texts and structs, and no lists."""
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self._data, self.at, self._end = data, at, end
+
+    def struct(self, depth: int = 0) -> _Fields:
+        if depth > _DEEPEST:
+            raise ValueError("the header of a page is nested too deeply")
+        fields: dict[int, int | _Fields] = {}
+        name = 0
+        while said := self._byte():
+            kind = said & 15
+            name = name + (said >> 4) if said >> 4 else self._signed()
+            if kind in _NUMBERS:
+                fields[name] = self._signed()
+            elif kind == _STRUCT:
+                fields[name] = self.struct(depth + 1)
+            elif kind == _BINARY:
+                length = self._number()  # which moves on itself
+                self.at += length
+            elif kind in _SIZES:
+                self.at += _SIZES[kind]
+            else:
+                raise ValueError(f"the header of a page has a field of the type {kind}")
+        return fields
+
+    def _signed(self) -> int:
+        number = self._number()
+        return (number >> 1) ^ -(number & 1)
+
+    def _number(self) -> int:
+        number = 0
+        for each in range(_LONGEST_NUMBER):
+            byte = self._byte()
+            number |= (byte & 127) << 7 * each
+            if byte < 128:
+                return number
+        raise ValueError("the header of a page has a number that is too long")
+
+    def _byte(self) -> int:
+        if not 0 <= self.at < self._end:
+            raise ValueError("the header of a page is cut off")
+        byte = self._data[self.at]
+        self.at += 1
+        return byte
