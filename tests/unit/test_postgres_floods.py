@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from playhead.errors import PlayheadError
 from playhead.postgres.bounded_connection import AnswerTooLarge, refuse_values
-from tests.lying_server import Flood, LyingServer, message
+from playhead.postgres.session import open_session
+from tests.lying_server import Flood, LyingServer, error, message
 
 _MOST_BYTES = 700 << 20
 _COLUMNS = message(b"T", struct.pack(">h", 1) + b"a\0" + struct.pack(">ihihih", 0, 0, 20, 8, -1, 1))
@@ -89,3 +91,14 @@ def test_more_values_than_any_answer_has_are_not_read() -> None:
     refuse_values(5_000_005)  # the longest answer: a million rows of five, and one more
     with pytest.raises(AnswerTooLarge, match="values for one statement"):
         refuse_values(9_000_000)
+
+
+def test_an_error_of_a_megabyte_is_cut() -> None:
+    with (
+        LyingServer(error("XX000", "x" * 1_000_000)) as server,
+        pytest.raises(PlayheadError) as caught,
+        open_session(server.url, grant=""),
+    ):
+        pass
+    assert "refused: xxx" in str(caught.value)
+    assert len(str(caught.value)) < 20_000

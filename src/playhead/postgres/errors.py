@@ -45,6 +45,10 @@ _GONE = {
 }
 
 
+# PostgreSQL's own are of some hundred characters; a trigger's may be longer, and those of a hostile server endless.
+_LONGEST = 10_000
+
+
 class SliceNotWritten(Unavailable):
     """A transaction ended without a confirmed commit; the ledger knows its result."""
 
@@ -109,7 +113,8 @@ class DataError(Exception):
 def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> Exception:
     """Return Playhead's error for an error of either driver."""
     sqlstate = error.sqlstate
-    reason, facts = secrets.redact(_sentence(error)), _facts(error)
+    # Twice as much is redacted, so that the cut leaves no half of a secret.
+    reason, facts = secrets.redact(_sentence(error)[: 2 * _LONGEST])[:_LONGEST], _facts(error)
     if connection_lost or (sqlstate is None and _is_lost(reason)):
         return SliceNotWritten(where, reason=reason)
     if sqlstate is None:
