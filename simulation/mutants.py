@@ -62,7 +62,7 @@ MUTANTS = (
         "a partition has one lane, but a task that was believed lost may commit out of order",
         (
             Change(
-                "postgres/ledger.py",
+                "tables/ledger.py",
                 "            refuse_wrong_order(replay_id, slice_, follows=account.follows, last=last)\n",
                 "            del last\n",
             ),

@@ -62,14 +62,14 @@ def _of(link: Link, match: Any, **wanted: Any) -> list[tuple[int, dict[str, Any]
     ]
 
 
-@shape(rf"SELECT entry::text FROM {_LEDGER} WHERE replay = \$1")
+@shape(rf"SELECT CAST\(entry AS text\) FROM {_LEDGER} WHERE replay = \$1")
 def _entries(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     return [(row["entry"],) for _, row in _of(link, match, replay=parameters[0])], -1
 
 
 @shape(
     rf"SELECT from_offset, to_offset FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
-    r"AND partition = \$3::int8 AND from_offset < \$4 AND to_offset > \$5 LIMIT 1"
+    r"AND partition = CAST\(\$3 AS bigint\) AND from_offset < \$4 AND to_offset > \$5 LIMIT 1"
 )
 def _overlap(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     replay, topic, partition, end, start = parameters
@@ -128,14 +128,14 @@ def _add(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     return [], 1
 
 
-@shape(rf"SELECT FROM {_LEDGER} WHERE replay = \$1 LIMIT 1")
+@shape(rf"SELECT 1 FROM {_LEDGER} WHERE replay = \$1 LIMIT 1")
 def _has_entries(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
-    return [() for _ in _of(link, match, replay=parameters[0])][:1], -1
+    return [(1,) for _ in _of(link, match, replay=parameters[0])][:1], -1
 
 
 @shape(
     rf"SELECT from_offset, to_offset FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
-    r"AND partition = \$3::int8 ORDER BY from_offset DESC LIMIT 1"
+    r"AND partition = CAST\(\$3 AS bigint\) ORDER BY from_offset DESC LIMIT 1"
 )
 def _last(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     replay, topic, partition = parameters
@@ -157,7 +157,7 @@ def _make_replays(link: Link, match: Any, _: Any) -> Answer:
     return [], -1
 
 
-@shape(rf"SELECT terms::text FROM {_REPLAYS} WHERE replay = \$1")
+@shape(rf"SELECT CAST\(terms AS text\) FROM {_REPLAYS} WHERE replay = \$1")
 def _terms(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     return [(row["terms"],) for _, row in _of(link, match, replay=parameters[0])], -1
 

@@ -30,7 +30,7 @@ AREAS = {
         "postgres.direct.",
         "postgres.closed",
         "postgres.ledger.",
-        "postgres.terms.",
+        "tables.terms_",
     ),
     "staged": ("postgres.stage.", "postgres.ledger."),
     "kafka": ("kafka.", "live."),
@@ -44,7 +44,7 @@ CASES = [
     if point.startswith(areas) and point not in NOT_PASSED
 ]
 # Passed once in a start.
-TERMS = ("postgres.terms.looked", "postgres.terms.written", "postgres.terms.committed")
+TERMS = ("tables.terms_looked", "tables.terms_written", "tables.terms_committed")
 ONCE = ("live.prepared", "live.marked", "live.started", *TERMS)
 ONCE += ("kafka.terms_looked", "kafka.terms_sent", "kafka.terms_committed")
 SAMPLE = [random.Random(f"{SEED} live").choice(CASES)]

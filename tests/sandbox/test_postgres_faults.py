@@ -36,13 +36,14 @@ ROOT = Path(__file__).parents[2]
 POINTS = sorted(
     name
     for name in abort_points(FOLDER)
-    if name.startswith("postgres.") and not name.startswith("postgres.latest.")
+    if name.startswith(("postgres.", "tables.terms_")) and not name.startswith("postgres.latest.")
 )
 REPLAY = "7f3a"
 COLUMNS = "id int PRIMARY KEY, v text, _topic text, _partition int, _offset int8"
 # Direct, apart (some rows are there), by the stage (tombstones).
 SLICES = [Slice("cars", 0, 0, 20), Slice("cars", 0, 20, 40), Slice("cars", 0, 40, 60)]
 WITHIN_S = 60
+TERMS = ("terms_looked", "terms_written", "terms_committed")
 
 
 def records_of(slice_: Slice) -> list[Record]:
@@ -141,7 +142,7 @@ def test_raised_at(table: Table, point: str) -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at(table: Table, point: str, passing: int) -> None:
     dead = killed_at(table, f"{point}#{passing}")
-    is_passed_once = point.split(".")[1] in ("direct", "apart", "stage", "terms")
+    is_passed_once = point.split(".")[1] in ("direct", "apart", "stage", *TERMS)
     if not (is_passed_once and passing > 1):
         assert dead.returncode == -signal.SIGKILL, dead.stderr
     assert_whole_slices(table)

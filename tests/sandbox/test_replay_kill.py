@@ -22,7 +22,7 @@ AREAS = {
         "postgres.direct.",
         "postgres.closed",
         "postgres.ledger.",
-        "postgres.terms.",
+        "tables.terms_",
         "job.",
         "run.",
     ),
@@ -37,7 +37,7 @@ CASES = [
     if point.startswith(areas)
 ]
 STRAY = ("files.before_stray", "files.stray_removed")
-TERMS = ("postgres.terms.", "kafka.terms_", "files.before_terms", "files.terms_")
+TERMS = ("tables.terms_", "kafka.terms_", "files.before_terms", "files.terms_")
 ONCE = ("run.", "files.before_a", "files.archive_made", "files.about_written", *STRAY, *TERMS)
 OF_THE_DRIVER = ("run.", *TERMS)
 # Each system has a case in the sample, whatever the seed. Without an engine its writer is killed at every

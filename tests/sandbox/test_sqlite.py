@@ -24,8 +24,9 @@ from tests.fix_commands import RunBytes
 from tests.unit.test_sqlite import everything, rows
 
 FOLDER = Path(playhead.__file__).parent
-POINTS = sorted(name for name in abort_points(FOLDER) if name.startswith("sqlite."))
-ONCE = ("sqlite.file_made", "sqlite.terms_written", "sqlite.terms_committed")
+POINTS = sorted(name for name in abort_points(FOLDER) if name.startswith(("sqlite.", "tables.")))
+TERMS = ("tables.terms_looked", "tables.terms_written", "tables.terms_committed")
+ONCE = ("sqlite.file_made", *TERMS)
 SLICES = [Slice("t", 0, 0, 100), Slice("t", 1, 50, 60), Slice("t", 0, 100, 130)]
 RUN = "import sys; from tests.sandbox.test_sqlite import run; run(sys.argv[1])"
 
@@ -61,7 +62,7 @@ def started(file: Path, point: str = "") -> "subprocess.CompletedProcess[str]":
 
 
 def test_there_are_points_to_die_at() -> None:
-    assert len(POINTS) == 6
+    assert len(POINTS) == 7
 
 
 @pytest.mark.parametrize("point", [*POINTS, *(f"{each}#2" for each in POINTS if each not in ONCE)])

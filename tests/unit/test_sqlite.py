@@ -22,8 +22,9 @@ from playhead.replay.assemble import target_at
 from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
-from playhead.sqlite.affinity import count_of
+from playhead.sqlite.affinity import count_converted
 from playhead.sqlite.target import SqliteTarget
+from playhead.tables.row_table import RowTable
 from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.terms import OtherTerms
 from playhead.testing import exercise_target, sample_records
@@ -222,7 +223,9 @@ def test_values_that_a_declared_type_changes_are_counted(
 def test_an_integer_of_many_digits_in_a_real_column_is_counted() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE t (a REAL)")
-        assert count_of(connection, "t", [{"a": (1 << 53) + 1}, {"a": 1 << 60}, {"b": "007"}]) == 1
+        many = [{"a": (1 << 53) + 1}, {"a": 1 << 60}, {"b": "007"}]
+        t = RowTable("t", {"a": "REAL"}, (), "", TableRules())
+        assert count_converted(session.Session(connection), t, many) == 1
 
 
 def test_columns_without_a_type_change_nothing(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from playhead.detail_notes import notes_of_details
 from playhead.request import TableRules
-from playhead.sqlite.kept_rows import KeptRows
-from playhead.sqlite.table import read_table
+from playhead.sqlite.kept_rows import SqliteKeptRows
+from playhead.sqlite.session import Session
+from playhead.sqlite.target import SqliteTarget
 from tests.unit.test_sqlite import rows
 from tests.unit.test_sqlite_compared import counts_of, replayed, slices_of, table, told, verified
 
@@ -220,10 +221,11 @@ def test_a_table_without_triggers_is_not_watched(rule: str | None) -> None:
         connection.execute(KEYED)
         connection.execute("CREATE TABLE other (a REFERENCES t)")
         connection.execute("CREATE TRIGGER r AFTER INSERT ON other BEGIN DELETE FROM t; END")
-        found = read_table(connection, "t", TableRules(key=("id",), on_conflict=rule))
+        session = Session(connection)
+        found = SqliteTarget("", "t", TableRules(key=("id",), on_conflict=rule)).find(session, "t")
         assert found is not None
         connection.set_trace_callback(statements.append)
-        kept = KeptRows(connection, found)
+        kept = SqliteKeptRows(session, found)
         kept.add({"id": 1})
         assert kept.missing() == (0, 0)
     assert not [each for each in statements if not each.startswith(("SELECT", "-- PRAGMA"))]

@@ -59,6 +59,13 @@ class OwnTable:
     statement: str
     """The statement that creates it; `{table}` is replaced by its name."""
 
+    def __str__(self) -> str:
+        return str(self.place)
+
+    @property
+    def quoted(self) -> str:
+        return self.place.quoted
+
     def exists(self) -> bool:
         """Return whether it exists; refuse one with which another user could run code as this one."""
         found = self._found()

@@ -17,8 +17,9 @@ from playhead.postgres.own_table import OwnTable
 from playhead.postgres.query_link import QueryLink, address_of, database_of, one_server
 from playhead.postgres.query_marks import MARKS, TABLE_OF_MARKS, Marks
 from playhead.postgres.session import Session, open_session
-from playhead.postgres.terms import Replays, SavedTerms
+from playhead.postgres.terms import Replays
 from playhead.server import BackendStays, Control, Explainer, Marked, Server, ServerFacts
+from playhead.tables.ledger import SavedTerms
 from playhead.target import InUse
 from playhead.terms import Terms
 
@@ -146,7 +147,7 @@ class PostgresControl(Control):
                 session.run(f"GRANT INSERT ON {MARKS.quoted} TO PUBLIC")
             replays = Replays(session, ledger, DEFAULT)
             replays.make()
-            replays.agree(run, SavedTerms(terms, lambda: None, {}))
+            replays.agree(run, SavedTerms(terms, lambda: None, lambda _: {}))
 
     def hold(self, run: str) -> None:
         with self._session() as session:

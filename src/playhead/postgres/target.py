@@ -23,12 +23,13 @@ from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, no
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_facts import facts_of
 from playhead.postgres.table_name import no_table, parts_of, place_of
-from playhead.postgres.terms import Replays, SavedTerms, identity_of, places, whereto
+from playhead.postgres.terms import Replays, identity_of, places, whereto
 from playhead.postgres.writer import PostgresWriter, needs_all_slices
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
 from playhead.tables.columns import EXTRA
+from playhead.tables.ledger import SavedTerms
 from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
 from playhead.terms import Terms, Whereto, refuse_other_place
 from playhead.written_rows import WrittenRows
@@ -198,7 +199,10 @@ class PostgresTarget(Target):
                         self._shells(session).drop(table.place)
                     session.run(table.statement)
 
-            agreed = replays.agree(replay_id, SavedTerms(terms, make, tables))
+            def now(topics: Iterable[str]) -> dict[str, Whereto]:
+                return places(session, {each: tables[each] for each in topics if each in tables})
+
+            agreed = replays.agree(replay_id, SavedTerms(terms, make, now))
             return (*agreed, *self._not_remembered(session, replay_id, set(tables.values())))
 
     def _made(

@@ -1,17 +1,16 @@
 """The terms of replays, in a table beside the ledger's, written before the first commit."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from playhead.host.faults import abort_point
 from playhead.ledger import UNREADABLE
-from playhead.note import Note
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.session import Session, TableName
-from playhead.terms import OtherTerms, Terms, Whereto, agreed, terms_at, without_terms
+from playhead.tables.ledger import SqlReplays
+from playhead.terms import Terms, Whereto
 
 # json, not jsonb, which rejects some texts and loses the order.
 _TABLE = """
@@ -32,32 +31,20 @@ def beside(ledger: TableName) -> TableName:
     return TableName(ledger.schema, f"{kept}_replays")
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTerms:
-    """The terms with which a replay begins or continues, and its tables."""
-
-    terms: Terms
-    make: Callable[[], None]
-    """Creates missing tables; it is not called for a replay that continues."""
-    tables: Mapping[str, TableName]
-    """The table of each source topic now."""
-
-
-class Replays:
+class Replays(SqlReplays):
     """The table of terms, through one session."""
 
+    as_document: ClassVar[str] = "{}::text::json"
+    _own: OwnTable
+
     def __init__(self, session: Session, ledger: Ledger, ledger_table: TableName) -> None:
-        self._session, self._ledger = session, ledger
-        self._own = OwnTable(session, beside(ledger_table), _TABLE)
+        super().__init__(session, ledger, OwnTable(session, beside(ledger_table), _TABLE))
 
     def refuse_unusable(self, *, is_endless: bool) -> None:
         """Check the rights; a live pipeline also updates its terms with new topics."""
         self._own.refuse_unusable(
             ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
         )
-
-    def make(self) -> None:
-        self._own.make()
 
     def begun_with(self, table: TableName, oid: int) -> dict[str, Terms]:
         """The replays, by id, whose records go to this very table; those that cannot be read are left out."""
@@ -75,49 +62,11 @@ class Replays:
                     begun[replay_id] = terms
         return begun
 
-    def get(self, replay_id: str) -> Terms | None:
-        """Return the terms of a replay; None if there are none, or no such table."""
-        if not self._own.exists():
-            return None
-        found = self._session.run(
-            f"SELECT terms::text FROM {self._own.place.quoted} WHERE replay = $1",  # noqa: S608
-            (replay_id,),
+    def _lock(self) -> None:
+        self._session.run(
+            "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
+            (f"playhead terms {self._own.place}",),
         )
-        return terms_at(replay_id, str(self._own.place), found[0][0]) if found else None
-
-    def agree(self, replay_id: str, begun: SavedTerms) -> Sequence[Note]:
-        """Write the terms and create tables in one transaction; or refuse different terms."""
-        with self._session.transaction():
-            self._session.run(
-                "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
-                (f"playhead terms {self._own.place}",),
-            )
-            kept = self.get(replay_id)
-            is_old = kept is None and self._ledger.has_entries(replay_id)
-            if kept is not None:
-                agreed(replay_id, kept, self._now(begun, kept.places))
-            if is_old:
-                _refuse_gone(replay_id, self._now(begun, begun.tables))
-            elif kept is None or kept.is_endless:
-                begun.make()
-            abort_point("postgres.terms.looked")
-            self._keep(replay_id, kept, self._now(begun, begun.tables))
-            abort_point("postgres.terms.written")
-        abort_point("postgres.terms.committed")
-        return (without_terms(replay_id),) if is_old else ()
-
-    def _now(self, begun: SavedTerms, topics: Iterable[str]) -> Terms:
-        """Return the terms with the present tables of some topics."""
-        tables = {topic: begun.tables[topic] for topic in topics if topic in begun.tables}
-        return replace(begun.terms, places=places(self._session, tables))
-
-    def _keep(self, replay_id: str, kept: Terms | None, wanted: Terms) -> None:
-        table, whole = self._own.place.quoted, agreed(replay_id, kept, wanted)
-        statement = f"UPDATE {table} SET terms = $2::text::json WHERE replay = $1"  # noqa: S608
-        if kept is None:
-            statement = f"INSERT INTO {table} (replay, terms) VALUES ($1, $2::text::json)"  # noqa: S608
-        if whole != kept:
-            self._session.run(statement, (replay_id, whole.as_json()))
 
 
 def places(session: Session, tables: Mapping[str, TableName]) -> dict[str, Whereto]:
@@ -145,10 +94,3 @@ def identity_of(session: Session) -> str:
         "SELECT system_identifier::text, pg_catalog.current_database()::text FROM pg_catalog.pg_control_system()"
     )
     return f"postgres:{hashlib.sha256(f'{system}/{database}'.encode()).hexdigest()[:16]}"
-
-
-def _refuse_gone(replay_id: str, wanted: Terms) -> None:
-    gone = [each.name for each in wanted.places.values() if not each.id]
-    if gone:
-        told = [f"the ledger has entries, and {name} is gone" for name in gone]
-        raise OtherTerms(replay_id, differences=told, is_endless=wanted.is_endless)

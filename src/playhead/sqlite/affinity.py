@@ -1,47 +1,38 @@
 """Finds values that the declared type of a column changes: SQLite converts them and says nothing."""
 
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from playhead.sqlite.session import named
+from playhead.tables.json_fields import Row
+from playhead.tables.row_table import RowTable
+from playhead.tables.sql import RowSession, listed, named, numbered
 
-CONVERTED = "with_converted_values"
-_COPY = 'temp."playhead_affinity"'
-_TYPED = "SELECT name FROM pragma_table_xinfo(?) WHERE type <> '' AND type <> 'BLOB' AND NOT hidden"
-
-
-class Affinity:
-    """The types of a table's columns, in an empty temporary copy that converts values as the table does."""
-
-    def __init__(self, connection: sqlite3.Connection, table: str) -> None:
-        self._connection = connection
-        self._typed = {name for (name,) in connection.execute(_TYPED, (table,))}
-        if self._typed:
-            columns = ", ".join(map(named, sorted(self._typed)))
-            connection.execute(f"DROP TABLE IF EXISTS {_COPY}")
-            connection.execute(
-                f"CREATE TEMP TABLE {_COPY.partition('.')[2]} AS SELECT {columns} "  # noqa: S608 - quoted names
-                f"FROM main.{named(table)} LIMIT 0"
-            )
-
-    def converts(self, row: dict[str, Any]) -> bool:
-        """Return whether the table changes one of these values."""
-        given = {name: row[name] for name in row if name in self._typed and _may_change(row[name])}
-        if not given:
-            return False
-        columns, places = ", ".join(map(named, given)), ", ".join("?" * len(given))
-        execute = self._connection.execute
-        execute(f"INSERT INTO {_COPY} ({columns}) VALUES ({places})", [*given.values()])  # noqa: S608 - quoted names
-        [kept] = execute(f"SELECT {columns} FROM {_COPY}").fetchall()  # noqa: S608 - quoted names
-        execute(f"DELETE FROM {_COPY}")  # noqa: S608 - a constant
-        return any(map(_is_another, given.values(), kept))
+_COPY = "playhead_affinity"
+_TYPED = (
+    "SELECT name FROM pragma_table_xinfo($1) WHERE type <> '' AND type <> 'BLOB' AND NOT hidden"
+)
 
 
-def count_of(connection: sqlite3.Connection, table: str, rows: Iterable[dict[str, Any]]) -> int:
-    """Return in how many rows the table changes a value."""
-    affinity = Affinity(connection, table)
-    return sum(map(affinity.converts, rows))
+def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
+    """Return in how many rows the table changes a value: an empty copy of it converts them as it does."""
+    typed = {name for (name,) in session.run(_TYPED, (table.name,))}
+    if not typed:
+        return 0
+    session.run(f"DROP TABLE IF EXISTS temp.{_COPY}")
+    session.run(
+        f"CREATE TEMP TABLE {_COPY} AS SELECT {listed(sorted(typed))} "  # noqa: S608 - quoted names
+        f"FROM main.{named(table.name)} LIMIT 0"
+    )
+    given = ({n: row[n] for n in row if n in typed and _may_change(row[n])} for row in rows)
+    return sum(_converts(session, each) for each in given if each)
+
+
+def _converts(session: RowSession, given: Row) -> bool:
+    columns, values = listed(given), [*given.values()]
+    session.run(f"INSERT INTO {_COPY} ({columns}) VALUES ({numbered(len(given))})", values)  # noqa: S608
+    [kept] = session.run(f"SELECT {columns} FROM {_COPY}")  # noqa: S608 - quoted names
+    session.run(f"DELETE FROM {_COPY}")  # noqa: S608 - a constant
+    return any(map(_is_another, values, kept))
 
 
 def _may_change(value: Any) -> bool:

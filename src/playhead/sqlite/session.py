@@ -1,9 +1,12 @@
 """Connections to a database file, transactions, and the translation of SQLite's errors."""
 
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, ClassVar
 
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.host import paths
@@ -11,7 +14,6 @@ from playhead.host.folders import exposed
 
 # A writer locks the whole file while it inserts a slice.
 _WAITS_S = 60
-_GROUP = 100
 # EXTRA: a commit survives a power failure. MEMORY: records are never written to temporary files.
 _SETTINGS = (
     "synchronous = EXTRA",
@@ -19,6 +21,75 @@ _SETTINGS = (
     "temp_store = MEMORY",
     "trusted_schema = OFF",
 )
+
+
+# Names in quotes may have anything that looks like a parameter.
+_PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
+
+
+class Session:
+    """A connection, on which each transaction begins and ends explicitly."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = (
+        sqlite3.IntegrityError,
+        sqlite3.DataError,
+        OverflowError,
+        UnicodeEncodeError,
+    )
+    is_same: ClassVar[str] = "IS"
+    by_bytes: ClassVar[str] = "COLLATE BINARY"
+    stored_by_key: ClassVar[str] = "WITHOUT ROWID"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def run(self, statement: str, parameters: Sequence[Any] = (), /) -> list[tuple[Any, ...]]:
+        return self._done(statement, parameters).fetchall()
+
+    def count(self, statement: str, parameters: Sequence[Any] = (), /) -> int:
+        return self._done(statement, parameters).rowcount
+
+    def stream(self, statement: str, /) -> Iterator[tuple[Any, ...]]:
+        return self._connection.execute(statement)
+
+    def has_table(self, name: str, /) -> bool:
+        return bool(self.run("SELECT 1 FROM sqlite_master WHERE name = $1", (name,)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run a block in a write transaction, after waiting for other writers."""
+        self.run("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.run("COMMIT")
+        finally:
+            if self.in_transaction:
+                self.run("ROLLBACK")
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self.run("SAVEPOINT playhead_row")
+        try:
+            yield
+        except self.refusals:
+            if self.in_transaction:
+                self.run("ROLLBACK TO playhead_row")
+                self.run("RELEASE playhead_row")
+            raise
+        self.run("RELEASE playhead_row")
+
+    def _done(self, statement: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+        return self._connection.execute(_with_parameters(statement), parameters)
+
+
+@lru_cache(maxsize=512)
+def _with_parameters(statement: str) -> str:
+    """Return the statement with the numbered parameters that Python binds to a sequence."""
+    return _PARAMETER.sub(lambda found: found[1] or f"?{found[2]}", statement)
 
 
 def database_file(text: str) -> Path:
@@ -31,7 +102,7 @@ def database_file(text: str) -> Path:
 
 
 @contextmanager
-def open_database(file: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+def open_database(file: Path, mode: str = "rw") -> Iterator[Session]:
     """Open a database that exists; with the mode `memory`, an empty one in memory."""
     try:
         uri = f"{file.as_uri()}?mode={mode}"
@@ -39,33 +110,9 @@ def open_database(file: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
         with closing(database) as connection:
             for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
-            yield connection
+            yield Session(connection)
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             hint = "stop that program and run the same command again; the replay resumes from its ledger"
             raise Unavailable(f"another program has locked {file}", hint=hint) from exc
         raise PlayheadError(f"SQLite failed on {file}: {exc}") from exc
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run a block in a write transaction, after waiting for other writers."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def named(name: str) -> str:
-    """Quote a name for use in a statement."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def all_of(conditions: Iterable[str]) -> str:
-    """Join conditions by AND, in groups: SQLite refuses an expression of a thousand levels."""
-    listed = list(conditions)
-    groups = (listed[at : at + _GROUP] for at in range(0, len(listed), _GROUP))
-    return " AND ".join(f"({' AND '.join(group)})" for group in groups)

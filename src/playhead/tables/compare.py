@@ -1,105 +1,25 @@
 """Compares records with their rows, for a database that is asked for one row after another."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
 
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
-from playhead.record import Record, Slice
-from playhead.source import TopicPartition
+from playhead.record import Record
 from playhead.tables.json_fields import Row
-from playhead.tables.row_table import RowTable
+from playhead.tables.ledger import OtherReplays
+from playhead.tables.sql_rows import SqlRows
 from playhead.target import SliceComparison
 from playhead.task.dead_letter_check import named_refused
 from playhead.task.tally import Tally, digest_of
-from playhead.terms import Terms
-
-
-class RowLedger(Protocol):
-    """The ledger of one replay, in the database of its rows."""
-
-    def terms(self) -> Terms | None: ...
-
-    def entries(self) -> Sequence[Entry]: ...
-
-    def is_alone(self, slice_: Slice) -> bool:
-        """Return whether only this replay has committed offsets of a slice."""
-        ...
-
-    def others_cover(self, claimed: Row) -> bool:
-        """Return whether another replay has committed the offset that a row claims."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedRow:
-    """What one partition's records of one key should have left."""
-
-    place: TopicPartition
-    last: int
-    """The offset of the record that stays."""
-    records: int
-    slice: int
-    refused: int | None
-    """A slice with a record of this key in which records were refused."""
-    row: Row
-
-
-class ComparedRows(Protocol):
-    """What comparisons ask of a table; the database decides which values are equal.
-
-    A temporary table beside it has the rows that a whole replay should have left: one for each key and
-    partition, as the rule would have left it in an empty table.
-    """
-
-    refusals: ClassVar[tuple[type[Exception], ...]]
-    """The errors about values that no row can have."""
-
-    @property
-    def table(self) -> RowTable:
-        """The columns, and the rules."""
-        ...
-
-    def held(self, key: Row, row: Row) -> Sequence[Sequence[Any]]:
-        """Return the rows of a key: whether each equals `row`, and its values of the same columns."""
-        ...
-
-    def claims(self, key: Row) -> Sequence[Sequence[Any]]:
-        """Return, for each row of a key, the values that identify its record."""
-        ...
-
-    def count_claims(self, span: Slice) -> int:
-        """Return how many rows claim offsets of a span, without those of keys that have an expected row."""
-        ...
-
-    def begin(self, number: int) -> None:
-        """Create the temporary table; the number is its own."""
-        ...
-
-    def put(self, expected: ExpectedRow) -> None:
-        """Apply the rule of the table to one more record."""
-        ...
-
-    def firsts(self) -> Mapping[int, int]:
-        """Return how many expected rows each slice has."""
-        ...
-
-    def by_key(self) -> Iterator[tuple[Row, list[ExpectedRow]]]:
-        """Return the expected rows of each key, those of different partitions in order."""
-        ...
-
-    def drop(self) -> None:
-        """Remove the temporary table."""
-        ...
 
 
 @dataclass(slots=True)
 class Comparison:
     """Compares the records of one slice with their rows, where rows are only appended."""
 
-    ledger: RowLedger
-    rows: ComparedRows
+    others: OtherReplays
+    rows: SqlRows
     entry: Entry
     tally: Tally = field(default_factory=Tally)
     missing: list[tuple[int, Row]] = field(default_factory=list)
@@ -159,7 +79,7 @@ class Comparison:
     def _count_extra(self) -> None:
         """Count rows that no record accounts for, unless other replays also wrote to this slice."""
         slice_ = self.entry.slice
-        if self.rows.table.place and self.ledger.is_alone(slice_):
+        if self.rows.table.place and self.others.are_absent(slice_):
             for _ in range(self.rows.count_claims(slice_) - self.tally.found):
                 self.tally.add_extra(slice_.place, None, "no record stands for a row")
 

@@ -9,8 +9,10 @@ from playhead.ledger import Entry
 from playhead.record import Record, joined_spans
 from playhead.source import TopicPartition
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC
-from playhead.tables.compare import ComparedRows, ExpectedRow, RowLedger, excuses
+from playhead.tables.compare import excuses
 from playhead.tables.json_fields import Row
+from playhead.tables.ledger import OtherReplays
+from playhead.tables.sql_rows import ExpectedRow, SqlRows
 from playhead.target import DifferenceKind, SliceComparison
 from playhead.task.tally import Tally, digest_of
 
@@ -33,8 +35,8 @@ class FinalRows:
     Between partitions there is no order: any of their rows of a key may be the last one.
     """
 
-    def __init__(self, ledger: RowLedger, rows: ComparedRows, number: int) -> None:
-        self._ledger, self._rows, self._table = ledger, rows, rows.table
+    def __init__(self, others: OtherReplays, rows: SqlRows, number: int) -> None:
+        self._others, self._rows, self._table = others, rows, rows.table
         rows.begin(number)
         self._slices: list[_Slice] = []
         self._tallies: dict[TopicPartition, Tally] = {}
@@ -142,7 +144,7 @@ class FinalRows:
         is_own = any(_is_of(claimed, each) for each in expected)
         if is_own and len(expected) > 1 and len(self._names) > 1:
             return "unknown", "several partitions have its key, and each names some of its columns"
-        if not is_own and self._ledger.others_cover(claimed):
+        if not is_own and self._others.cover(claimed):
             return "unknown", f"its row is from offset {offset}, which another replay wrote"
         if self._slices[first.slice].met > 0:
             self._slices[first.slice].met -= 1
@@ -157,7 +159,7 @@ class FinalRows:
         Where other replays wrote the same offsets, they may be theirs.
         """
         slices = [each.entry.slice for each in self._slices]
-        for span in joined_spans(filter(self._ledger.is_alone, slices)):
+        for span in joined_spans(filter(self._others.are_absent, slices)):
             for _ in range(self._rows.count_claims(span)):
                 self._tally(span.place).add_extra(span.place, None, "no record stands for a row")
 

@@ -1,7 +1,7 @@
 """A table that takes rows of plain values: its columns, and what a record's row has in them."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from playhead.records import Records
 from playhead.request import TableRules
 from playhead.tables.columns import METADATA, OFFSET, PARTITION, PLACE, WHOLE
 from playhead.tables.json_fields import Row, fields_of, number_of, sampled_fields
+from playhead.tables.sql import SqlSession, listed, named, numbered
 from playhead.terms import Whereto
 from playhead.written_rows import ColumnThere, lacking
 
@@ -107,6 +108,28 @@ class RowTable:
             )
             text = f"{self.name} has no column for {', '.join(unknown)}: {action}; --extra-fields COLUMN "
             yield Note("target-left-out", f"{text}stores them as JSON in a column")
+
+    def insert(self, names: Collection[str]) -> str:
+        """Return the statement that inserts a row with these columns under the rule for conflicts."""
+        changes = ", ".join(f"{column} = excluded.{column}" for column in map(named, names))
+        actions = {"ignore": "NOTHING", "update": f"UPDATE SET {changes}"}
+        action = actions.get(self.rules.on_conflict or "")
+        conflict = f" ON CONFLICT ({listed(self.key)}) DO {action}" if action else ""
+        into = f"{named(self.name)} ({listed(names)})"
+        return f"INSERT INTO {into} VALUES ({numbered(len(names))}){conflict}"  # noqa: S608 - quoted names
+
+    def select(
+        self, session: SqlSession, columns: Iterable[str], key: Row, values: Sequence[Any] = ()
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return columns of the rows of a key; the values are those of expressions among the columns."""
+        each = enumerate(key, len(values) + 1)
+        equal = " AND ".join(f"{named(name)} = ${n}" for n, name in each)
+        statement = f"SELECT {', '.join(columns)} FROM {named(self.name)} WHERE {equal}"  # noqa: S608 - quoted names
+        return session.run(statement, (*values, *key.values()))
+
+    def has_key_of(self, session: SqlSession, row: Row) -> bool:
+        """Return whether a row with the key of this one is in the table."""
+        return bool(self.select(session, ["1"], {name: row[name] for name in self.key}))
 
     def shown(self, records: Records) -> Iterator[Row]:
         """Yield the rows that would be written for these records."""

@@ -1,35 +1,55 @@
-"""The part of a writer of rows that is the same for every database: details of an entry, and comparisons."""
+"""Writes rows one by one, with the ledger's entry, for a database that commits both in one transaction."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from playhead.account import Account, ErrorRule
+from playhead.errors import PlayheadError
 from playhead.extra_fields import ExtraFields
-from playhead.ledger import MOST_REFUSED, Entry
+from playhead.host.faults import abort_point
+from playhead.ledger import ALSO_REMOVED, MOST_REFUSED, NOT_KEPT, Entry
 from playhead.records import Records
-from playhead.tables.compare import ComparedRows, Comparison, RowLedger
+from playhead.tables.compare import Comparison
 from playhead.tables.final_rows import FinalRows
-from playhead.tables.row_table import RowTable, WrittenRow
+from playhead.tables.ledger import OtherReplays
+from playhead.tables.ledger_tables import ledger_of
+from playhead.tables.row_table import RowTable, WrittenRow, whereto_of
+from playhead.tables.sql import RowSession
+from playhead.tables.sql_rows import SqlRows
 from playhead.target import SliceComparison, Writer
+from playhead.terms import refuse_other_place
 from playhead.written_rows import columns_written
 
-T = TypeVar("T", bound=RowTable)
+if TYPE_CHECKING:
+    from playhead.tables.target import RowTarget
+
+CONVERTED = "with_converted_values"
 
 
-class RowWriter(Writer, Generic[T]):
-    """Writes through one connection.
+class RowWriter(Writer):
+    """Writes the slices of one replay through one connection."""
 
-    `look_up` returns a topic's table as it is now, and `rows_of` its rows.
-    """
-
-    def __init__(
-        self,
-        ledger: RowLedger,
-        look_up: Callable[[str], T],
-        rows_of: Callable[[T], ComparedRows],
-    ) -> None:
-        self._of_replay, self._look_up, self._rows_of = ledger, look_up, rows_of
+    def __init__(self, target: "RowTarget", session: RowSession, replay_id: str) -> None:
+        self._target, self._session, self._replay_id = target, session, replay_id
+        self._ledger = target.ledger(session)
+        self._others = OtherReplays(session, ledger_of(session), replay_id)
         self._finals: dict[str, FinalRows] = {}
+
+    def commit(self, account: Account, records: Iterable[Records], /) -> None:
+        topic = account.slice.topic
+        table = self._look_up(topic)
+        # Read all records before the database is locked, because a source may be slow.
+        rows = [*table.rows(account, records)]
+        with self._session.transaction():
+            now = self._look_up(topic)
+            terms = self._target.replays(self._session).get(self._replay_id)
+            refuse_other_place(self._replay_id, terms, topic, whereto_of(now.name, now))
+            self._ledger.admit(self._replay_id, account, is_ordered=self._target.is_ordered)
+            details = self._insert(table, account, rows)
+            abort_point("tables.rows_written")
+            self._ledger.add(self._replay_id, account.close(details))
+            abort_point("tables.entry_written")
+        abort_point("tables.committed")
 
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         table = self._look_up(entry.slice.topic)
@@ -39,11 +59,11 @@ class RowWriter(Writer, Generic[T]):
         extra_fields = ExtraFields.counted(names for *_, names in rows)
         wanted = ((record, row) for record, row, _ in rows if row)
         if not table.keeps_one_of_a_key:
-            comparison = Comparison(self._of_replay, self._rows_of(table), entry)
+            comparison = Comparison(self._others, SqlRows(self._session, table), entry)
             return comparison.findings(wanted, extra_fields, refused)
         if table.name not in self._finals:
-            rows_there, number = self._rows_of(table), len(self._finals)
-            self._finals[table.name] = FinalRows(self._of_replay, rows_there, number)
+            rows_there, number = SqlRows(self._session, table), len(self._finals)
+            self._finals[table.name] = FinalRows(self._others, rows_there, number)
         self._finals[table.name].add(entry, wanted, extra_fields, refused)
         return None
 
@@ -51,14 +71,55 @@ class RowWriter(Writer, Generic[T]):
         finals, self._finals = self._finals, {}
         return [finding for each in finals.values() for finding in each.findings()]
 
+    def _look_up(self, topic: str) -> RowTable:
+        """Return a topic's table as it is now."""
+        return self._target.there(self._session, topic)
 
-def kept_of(account: Account, rows: Iterable[WrittenRow]) -> list[WrittenRow]:
+    def _insert(
+        self, table: RowTable, account: Account, rows: Sequence[WrittenRow]
+    ) -> dict[str, Any]:
+        session, dropped, left_alone = self._session, 0, 0
+        kept = self._target.kept_rows(session, table)
+        for record, row, _ in rows:
+            try:
+                # A trigger or a constraint's own ON CONFLICT IGNORE may drop a row; `ignore` leaves out
+                # rows whose key exists.
+                if not row:
+                    continue
+                with kept.undone_if_refused():
+                    count = session.count(table.insert([*row]), [*row.values()])
+                if count:
+                    kept.add(row)
+                elif table.rules.on_conflict == "ignore" and table.has_key_of(session, row):
+                    kept.add(row)
+                    left_alone += 1
+                else:
+                    dropped += 1
+            except session.refusals as exc:
+                # ON CONFLICT ROLLBACK and RAISE(ROLLBACK) also undo the rows before this one.
+                if not session.in_transaction:
+                    hint = "let the table or its trigger ABORT instead; then `--on-error` decides"
+                    text = f"table {table.name} ended the transaction of a slice: {exc}"
+                    raise PlayheadError(text, hint=hint) from exc
+                account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
+        skipped = sum(not row for _, row, _ in rows)
+        lost, also_removed = kept.missing()
+        dropped += lost
+        written = _kept_of(account, rows)
+        counts = {NOT_KEPT: skipped + dropped, "dropped": dropped}
+        counts |= {"left_alone": left_alone, ALSO_REMOVED: also_removed}
+        values = (row for _, row, _ in written)
+        counts[CONVERTED] = self._target.count_converted(session, table, values)
+        return _details_of(table, account, written, counts)
+
+
+def _kept_of(account: Account, rows: Iterable[WrittenRow]) -> list[WrittenRow]:
     """Return the rows of the records that were not refused."""
     refused = account.refused_offsets
     return [row for row in rows if row[0].offset not in refused]
 
 
-def details_of(
+def _details_of(
     table: RowTable, account: Account, kept: Sequence[WrittenRow], counts: Mapping[str, int]
 ) -> dict[str, Any]:
     """Return the details of an entry: counts other than 0, refused records, extra fields and filled columns."""
