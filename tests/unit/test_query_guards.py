@@ -18,7 +18,7 @@ from playhead.querylog.rows import LogRow, NotARow
 from playhead.querylog.shapes import read_row
 from playhead.querylog.sql import understand
 from playhead.querylog.statement import Act, Statement
-from playhead.querylog.statements import read_statements
+from tests.unit.test_querylog_statements import read_statements
 
 ALTER = "ALTER SYSTEM SET a = 1"
 

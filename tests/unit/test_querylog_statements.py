@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from playhead.querylog.logged import UNKNOWN_SQLSTATE
 from playhead.querylog.rows import LogRow, NotARow
 from playhead.querylog.shapes import read_row
 from playhead.querylog.statement import Act, Statement
-from playhead.querylog.statements import StatementReader, read_statements
+from playhead.querylog.statements import StatementReader
 
 DATA = Path(__file__).parent.parent / "data" / "querylog"
 PREFIX = "%m|%u|%d|%c|"
@@ -233,6 +234,16 @@ def listed(golden: str, *, without_sqlstate: bool = False) -> list[str]:
         if without_sqlstate
         else lines
     )
+
+
+def read_statements(
+    rows: Iterable[LogRow], reader: StatementReader | None = None
+) -> Iterator[Statement]:
+    """The statements of a whole log; afterwards `reader.counts` has the outcome of each row."""
+    reader = reader or StatementReader()
+    for row in rows:
+        yield from reader.read(row)
+    yield from reader.end()
 
 
 def statements_in(name: str) -> tuple[list[Statement], StatementReader, list[LogRow]]:

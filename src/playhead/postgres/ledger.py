@@ -33,16 +33,10 @@ class Ledger(SqlLedger):
     """The ledger's table, through one session."""
 
     as_document: ClassVar[str] = "{}::text::jsonb"
-    _own: OwnTable
+    own: OwnTable
 
     def __init__(self, session: Session, table: TableName) -> None:
         super().__init__(session, OwnTable(session, table, _TABLE))
-
-    def refuse_unusable(self, *, is_endless: bool) -> None:
-        """Return if the table can be written or created; a live pipeline also updates its entries."""
-        self._own.refuse_unusable(
-            ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
-        )
 
     def _lock(self, replay_id: str, slice_: Slice) -> None:
         self._session.run(
@@ -55,7 +49,7 @@ class Ledger(SqlLedger):
         if not self.exists():
             return "false"
         return (
-            f"EXISTS (SELECT FROM {self._own.quoted} l WHERE l.replay <> {literal(replay_id)} "
+            f"EXISTS (SELECT FROM {self.own.quoted} l WHERE l.replay <> {literal(replay_id)} "
             f"AND l.topic = t.{named(TOPIC)}::text AND l.partition = {number(table, PARTITION)} "
             f"AND l.from_offset <= {number(table, OFFSET)} AND l.to_offset > {number(table, OFFSET)})"
         )
@@ -71,7 +65,7 @@ class Ledger(SqlLedger):
         """
         slice_ = entry.slice
         found = self._session.run(
-            f"SELECT entry::text FROM {self._own.quoted} WHERE replay = $1 AND topic = $2 "  # noqa: S608
+            f"SELECT entry::text FROM {self.own.quoted} WHERE replay = $1 AND topic = $2 "  # noqa: S608
             "AND partition = $3::int8 AND to_offset = $4",
             (replay_id, slice_.topic, slice_.partition, slice_.from_offset),
         )
@@ -80,7 +74,7 @@ class Ledger(SqlLedger):
             return
         whole = joined(self._entry(found[0][0]), entry)
         self._session.run(
-            f"UPDATE {self._own.quoted} SET to_offset = $5, entry = $6::text::jsonb, "  # noqa: S608
+            f"UPDATE {self.own.quoted} SET to_offset = $5, entry = $6::text::jsonb, "  # noqa: S608
             "committed_at = pg_catalog.clock_timestamp() WHERE replay = $1 AND topic = $2 "
             "AND partition = $3::int8 AND from_offset = $4",
             ledger_row(replay_id, whole),

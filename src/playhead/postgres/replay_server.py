@@ -147,7 +147,7 @@ class PostgresControl(Control):
                 session.run(f"GRANT INSERT ON {MARKS.quoted} TO PUBLIC")
             replays = Replays(session, ledger, DEFAULT)
             replays.make()
-            replays.agree(run, SavedTerms(terms, lambda: None, lambda _: {}))
+            replays.agree(run, SavedTerms(terms))
 
     def hold(self, run: str) -> None:
         with self._session() as session:

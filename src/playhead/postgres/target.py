@@ -105,8 +105,10 @@ class PostgresTarget(Target):
                 else:
                     hint = "--create creates it, with columns inferred from a sample of the records"
                     raise no_table(session.run, place, hint=hint)
-            self._ledger(session).refuse_unusable(is_endless=self.is_endless)
-            self._replays(session).refuse_unusable(is_endless=self.is_endless)
+            # A live pipeline also joins entries, and adds new topics to its terms.
+            rights = ["SELECT", "INSERT", *(["UPDATE"] if self.is_endless else [])]
+            self._ledger(session).own.refuse_unusable(rights)
+            self._replays(session).own.refuse_unusable(rights)
             needs = {"tables": [each.as_document() for each in tables.values()]}
             rows = [
                 row

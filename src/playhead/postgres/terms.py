@@ -35,23 +35,17 @@ class Replays(SqlReplays):
     """The table of terms, through one session."""
 
     as_document: ClassVar[str] = "{}::text::json"
-    _own: OwnTable
+    own: OwnTable
 
     def __init__(self, session: Session, ledger: Ledger, ledger_table: TableName) -> None:
         super().__init__(session, ledger, OwnTable(session, beside(ledger_table), _TABLE))
 
-    def refuse_unusable(self, *, is_endless: bool) -> None:
-        """Check the rights; a live pipeline also updates its terms with new topics."""
-        self._own.refuse_unusable(
-            ["SELECT", "INSERT", "UPDATE"] if is_endless else ["SELECT", "INSERT"]
-        )
-
     def begun_with(self, table: TableName, oid: int) -> dict[str, Terms]:
         """The replays, by id, whose records go to this very table; those that cannot be read are left out."""
-        if not self._own.exists():
+        if not self.own.exists():
             return {}
         found = self._session.run(
-            f"SELECT replay, terms::text FROM {self._own.place.quoted} WHERE terms::text LIKE $1",  # noqa: S608
+            f"SELECT replay, terms::text FROM {self.own.place.quoted} WHERE terms::text LIKE $1",  # noqa: S608
             (f'%"oid {oid}"%',),
         )
         begun: dict[str, Terms] = {}
@@ -65,7 +59,7 @@ class Replays(SqlReplays):
     def _lock(self) -> None:
         self._session.run(
             "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended($1, 0))",
-            (f"playhead terms {self._own.place}",),
+            (f"playhead terms {self.own.place}",),
         )
 
 

@@ -1,6 +1,5 @@
 """Converts the rows of a log, in order, into the statements of its sessions."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,16 +29,6 @@ from playhead.querylog.statement import NOT_ENDED, Act, Statement
 
 _FAILURES: Final = frozenset(("ERROR", "FATAL", "PANIC"))
 _CLIENTS: Final = (None, "client backend", "not initialized")
-
-
-def read_statements(
-    rows: Iterable[LogRow], reader: "StatementReader | None" = None
-) -> Iterator[Statement]:
-    """Yield the statements of a whole log; afterwards `reader.counts` has the outcome of each row."""
-    reader = reader or StatementReader()
-    for row in rows:
-        yield from reader.read(row)
-    yield from reader.end()
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ class KeptRows(ABC):
         return lost, deleted + replaced - lost
 
     def _is_there(self, is_same: str, of: str) -> str:
-        """Return the condition that the table has the row that another one identifies."""
+        """Return the condition that the table has the row that `of` identifies."""
         same = " AND ".join(
             f"t.{named(name)} {is_same} {of}.k{n}" for n, name in enumerate(self.by)
         )

@@ -38,27 +38,27 @@ class SqlLedger:
     """How a statement turns a parameter into a value of the column for entries."""
 
     def __init__(self, session: SqlSession, own: LedgerTable) -> None:
-        self._session, self._own = session, own
+        self._session, self.own = session, own
 
     def exists(self) -> bool:
-        return self._own.exists()
+        return self.own.exists()
 
     def make(self) -> None:
         """Create the table if it does not exist; concurrent calls are safe."""
-        self._own.make()
+        self.own.make()
 
     def has_entries(self, replay_id: str) -> bool:
         """Return whether a replay has committed anything."""
         if not self.exists():
             return False
-        statement = f"SELECT 1 FROM {self._own.quoted} WHERE replay = $1 LIMIT 1"  # noqa: S608 - quoted
+        statement = f"SELECT 1 FROM {self.own.quoted} WHERE replay = $1 LIMIT 1"  # noqa: S608 - quoted
         return bool(self._session.run(statement, (replay_id,)))
 
     def entries(self, replay_id: str) -> list[Entry]:
         """Return the entries in order; none if the table does not exist."""
         if not self.exists():
             return []
-        statement = f"SELECT CAST(entry AS text) FROM {self._own.quoted} WHERE replay = $1"  # noqa: S608
+        statement = f"SELECT CAST(entry AS text) FROM {self.own.quoted} WHERE replay = $1"  # noqa: S608
         found = self._session.run(statement, (replay_id,))
         return sorted((self._entry(row[0]) for row in found), key=lambda entry: entry.slice)
 
@@ -75,7 +75,7 @@ class SqlLedger:
             refuse_wrong_order(replay_id, slice_, follows=account.follows, last=last)
             return
         found = self._session.run(
-            f"SELECT from_offset, to_offset FROM {self._own.quoted} WHERE {_OF_PARTITION} "  # noqa: S608
+            f"SELECT from_offset, to_offset FROM {self.own.quoted} WHERE {_OF_PARTITION} "  # noqa: S608
             "AND from_offset < $4 AND to_offset > $5 LIMIT 1",
             (replay_id, slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset),
         )
@@ -85,14 +85,14 @@ class SqlLedger:
 
     def add(self, replay_id: str, entry: Entry) -> None:
         self._session.run(
-            f"INSERT INTO {self._own.quoted} "  # noqa: S608 - quoted
+            f"INSERT INTO {self.own.quoted} "  # noqa: S608 - quoted
             "(replay, topic, partition, from_offset, to_offset, entry) "
             f"VALUES ($1, $2, CAST($3 AS bigint), $4, $5, {self.as_document.format('$6')})",
             ledger_row(replay_id, entry),
         )
 
     def _entry(self, text: str) -> Entry:
-        return entry_at(f"table {self._own}", text)
+        return entry_at(f"table {self.own}", text)
 
     def _lock(self, replay_id: str, slice_: Slice) -> None:
         """Lock the partition of a slice, if a transaction does not lock the whole database."""
@@ -100,7 +100,7 @@ class SqlLedger:
     def _last(self, replay_id: str, slice_: Slice) -> Slice | None:
         """Return the last slice of its partition; slices do not overlap, so no other one ends later."""
         found = self._session.run(
-            f"SELECT from_offset, to_offset FROM {self._own.quoted} WHERE {_OF_PARTITION} "  # noqa: S608
+            f"SELECT from_offset, to_offset FROM {self.own.quoted} WHERE {_OF_PARTITION} "  # noqa: S608
             "ORDER BY from_offset DESC LIMIT 1",
             (replay_id, slice_.topic, slice_.partition),
         )
@@ -148,9 +148,9 @@ class SavedTerms:
     """The terms with which a replay begins or continues."""
 
     terms: Terms
-    make: Callable[[], None]
+    make: Callable[[], None] = lambda: None
     """Creates missing tables; it is not called for a replay that continues."""
-    places: Callable[[Iterable[str]], dict[str, Whereto]]
+    places: Callable[[Iterable[str]], dict[str, Whereto]] = lambda _: {}
     """Returns the places to which the records of source topics go now."""
     settle: Callable[[], None] = lambda: None
     """Called before the terms are written, to make the places known again."""
@@ -162,18 +162,18 @@ class SqlReplays:
     as_document: ClassVar[str] = "{}"
 
     def __init__(self, session: SqlSession, ledger: SqlLedger, own: LedgerTable) -> None:
-        self._session, self._ledger, self._own = session, ledger, own
+        self._session, self._ledger, self.own = session, ledger, own
 
     def make(self) -> None:
-        self._own.make()
+        self.own.make()
 
     def get(self, replay_id: str) -> Terms | None:
         """Return the terms of a replay; None if there are none, or no such table."""
-        if not self._own.exists():
+        if not self.own.exists():
             return None
-        statement = f"SELECT CAST(terms AS text) FROM {self._own.quoted} WHERE replay = $1"  # noqa: S608
+        statement = f"SELECT CAST(terms AS text) FROM {self.own.quoted} WHERE replay = $1"  # noqa: S608
         found = self._session.run(statement, (replay_id,))
-        return terms_at(replay_id, str(self._own), found[0][0]) if found else None
+        return terms_at(replay_id, str(self.own), found[0][0]) if found else None
 
     def agree(self, replay_id: str, begun: SavedTerms) -> Sequence[Note]:
         """Write the terms and create tables in one transaction; or refuse different terms."""
@@ -198,7 +198,7 @@ class SqlReplays:
         """Let no other session agree on terms meanwhile, if a transaction does not lock the database."""
 
     def _keep(self, replay_id: str, kept: Terms | None, wanted: Terms) -> None:
-        table, whole = self._own.quoted, agreed(replay_id, kept, wanted)
+        table, whole = self.own.quoted, agreed(replay_id, kept, wanted)
         terms = self.as_document.format("$2")
         statement = f"UPDATE {table} SET terms = {terms} WHERE replay = $1"  # noqa: S608
         if kept is None:

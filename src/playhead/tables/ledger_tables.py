@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS playhead_replays (replay TEXT PRIMARY KEY, terms TEXT
 
 @dataclass(frozen=True, slots=True)
 class PlainTable:
-    """One of the two; nobody but the owner of the database can have made it."""
+    """One of the two; only the owner of the database can have made it."""
 
     session: RowSession
     quoted: str

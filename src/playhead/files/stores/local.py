@@ -57,11 +57,7 @@ class LocalStore:
             by_folder.setdefault(folder, []).append(name)
         found: dict[str, bytes | None] = {}
         for folder, names in by_folder.items():
-            with (
-                _translated(self.root / folder),
-                suppress(*_ABSENT),
-                opened(self.root, folder) as handle,
-            ):
+            with self._if_there(folder), opened(self.root, folder) as handle:
                 for name in names:
                     found[f"{folder}/{name}"] = self._read(folder, name, handle, most)
         return [found.get(path if "/" in path else f"/{path}") for path in paths]
@@ -85,31 +81,20 @@ class LocalStore:
 
     def remove(self, path: str, /) -> None:
         folder, _, name = path.rpartition("/")
-        with (
-            _translated(self.root / folder),
-            suppress(*_ABSENT),
-            opened(self.root, folder) as handle,
-        ):
+        with self._if_there(folder), opened(self.root, folder) as handle:
             refuse_link(name, handle)
             os.unlink(name, dir_fd=handle)
             os.fsync(handle)
 
     def files(self, folder: str, /) -> Sequence[str]:
-        with (
-            _translated(self.root / folder),
-            suppress(*_ABSENT),
-            opened(self.root, folder) as handle,
-        ):
-            return [path for path, _ in _walk(handle, folder)]
-        return ()
+        found: list[str] = []
+        with self._if_there(folder), opened(self.root, folder) as handle:
+            found += [path for path, _ in _walk(handle, folder)]
+        return found
 
     def sizes(self, folder: str, /) -> Mapping[str, int]:
         found: dict[str, int] = {}
-        with (
-            _translated(self.root / folder),
-            suppress(*_ABSENT),
-            opened(self.root, folder) as handle,
-        ):
+        with self._if_there(folder), opened(self.root, folder) as handle:
             for path, each in _walk(handle, folder):
                 with suppress(FileNotFoundError):
                     found[path] = each.stat(follow_symlinks=False).st_size
@@ -119,7 +104,7 @@ class LocalStore:
         with suppress(PermissionError, *_ABSENT), opened(self.root.parent) as handle:
             _sync(handle)
         for folder in folders:
-            with _translated(self.root / folder), suppress(*_ABSENT):
+            with self._if_there(folder):
                 above = (
                     "/".join(folder.split("/")[:depth]) for depth in range(folder.count("/") + 1)
                 )
@@ -130,14 +115,14 @@ class LocalStore:
                     _sync_below(handle)
 
     def folders(self, folder: str, /) -> Sequence[str]:
+        found: list[str] = []
         with (
-            _translated(self.root / folder),
-            suppress(*_ABSENT),
+            self._if_there(folder),
             opened(self.root, folder) as handle,
             os.scandir(handle) as inside,
         ):
-            return sorted(f"{folder}/{each.name}" for each in inside if each.is_dir())
-        return ()
+            found += sorted(f"{folder}/{each.name}" for each in inside if each.is_dir())
+        return found
 
     @contextmanager
     def alone(self, folder: str, /, *others: str) -> Iterator[None]:
@@ -178,13 +163,15 @@ class LocalStore:
             yield opened_lock
 
     def _clear(self, folder: str) -> None:
-        with (
-            _translated(self.root / folder),
-            suppress(*_ABSENT),
-            opened(self.root, folder) as handle,
-        ):
+        with self._if_there(folder), opened(self.root, folder) as handle:
             for left in fnmatch.filter(os.listdir(handle), f".*{_ASIDE}"):  # noqa: PTH208
                 os.unlink(left, dir_fd=handle)
+
+    @contextmanager
+    def _if_there(self, folder: str) -> Iterator[None]:
+        """Leave the block where the folder, or something in it, is missing."""
+        with _translated(self.root / folder), suppress(*_ABSENT):
+            yield
 
     @contextmanager
     def _made(self, folder: str) -> Iterator[int]:
