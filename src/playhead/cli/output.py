@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, TextIO
@@ -65,6 +66,11 @@ class Output:
         """Print a line for people to stderr; times in records' own data are left as they are."""
         if not self.quiet:
             tell(text if is_data else local_times(text, self.zone))
+
+    def say_while_heard(self, text: str) -> None:
+        """Print a line, if its reader is still there: what the command does must not end with it."""
+        with suppress(BrokenPipeError):
+            self.say(text)
 
     def progress(self, what: str) -> "Progress":
         form = "none" if self.quiet else self.progress_form

@@ -1,12 +1,10 @@
 """The warm engine's own process: `python -m playhead.cli.warm_engine IDLE_MS [--at-once]`."""
 
 import contextlib
-import fcntl
 import importlib
 import os
 import signal
 import sys
-import time
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +13,8 @@ from typing import NoReturn
 from playhead.cli import app
 from playhead.cli.warm import handover, priority
 from playhead.cli.warm.server import Server
-from playhead.host import local_socket
+from playhead.host import file_lock, local_socket
+from playhead.host.clock import wait_until
 from playhead.spark import attached, engine_settings, session
 from playhead.spark.jvm import EngineDidNotStart, Gateway
 from playhead.spark.task_daemon import SETTING as DAEMON
@@ -84,15 +83,9 @@ def _end_while_starting(number: int, _frame: object) -> NoReturn:
 
 def _takes(lock: int) -> bool:
     """Lock the file and write this process's number into it; False if another engine has the lock."""
-    deadline = time.monotonic() + _ALONE_WITHIN_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:  # a command that looks for an engine locks it for a moment
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
+    # A command that looks for an engine locks it for a moment.
+    if not wait_until(lambda: file_lock.take(lock), deadline_s=_ALONE_WITHIN_S, every_s=0.01):
+        return False
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return True

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from playhead.errors import PlayheadError
 from playhead.host.clock import wait_until
@@ -30,6 +30,15 @@ def held(
         opened.write(f"process {os.getpid()} on {socket.gethostname()}")
         opened.flush()
         yield
+
+
+def take(opened: int | IO[bytes] | TextIO) -> bool:
+    """Lock an open file until it is closed, without waiting; return False if another process has it."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_held(file: Path) -> bool:

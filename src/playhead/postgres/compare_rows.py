@@ -13,8 +13,8 @@ from playhead.postgres.final_rows import (
     FinalRows,
 )
 from playhead.postgres.ledger import Ledger
-from playhead.postgres.merge_sql import AT, literal, named
-from playhead.postgres.session import Row, Session
+from playhead.postgres.merge_sql import AT, named
+from playhead.postgres.session import Row, Session, literal
 from playhead.postgres.wanted_rows import (
     checksum,
     differing,

@@ -5,7 +5,6 @@ timeout meanwhile, and lets no signal through.
 """
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from ipaddress import ip_address
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeVar
 from psycopg import conninfo, errors
 
 from playhead.host.threads import call_within
-from playhead.postgres.service_file import service_of
+from playhead.postgres.service_file import settings_of
 
 _Opened = TypeVar("_Opened")
 _NAME: Final = "connecting to PostgreSQL"
@@ -46,11 +45,7 @@ def _keep_off_the_terminal() -> None:
 
 def _attempts(given: Mapping[str, Any]) -> int:
     """Return how many addresses may be tried, each of which has the whole time."""
-    of_service = service_of(given) or {}
-
-    def said(key: str, variable: str) -> str:
-        return str(given.get(key) or of_service.get(key) or os.environ.get(variable) or "")
-
+    said = settings_of(given)
     hosts = (said("hostaddr", "PGHOSTADDR") or said("host", "PGHOST")).split(",")
     return sum(1 if _is_one(host) else _ADDRESSES_OF_A_NAME for host in hosts)
 

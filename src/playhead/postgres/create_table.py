@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from psycopg import sql
-
 from playhead import decoding
 from playhead.errors import Refused
 from playhead.postgres.column_names import MOST_COLUMNS, length_fits, refuse_extra_name, why_not
@@ -17,6 +15,7 @@ from playhead.postgres.session import TableName
 from playhead.records import Records
 from playhead.tables.column_names import refuse_fields
 from playhead.tables.columns import PLACE
+from playhead.tables.sql import listed, named
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
 # Every whole number up to this one is exact in a double.
@@ -73,25 +72,15 @@ class NewTable:
     @property
     def statement(self) -> str:
         """Return the statement; all names in it are quoted here."""
-        columns = (
-            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-            for name, kind in self.columns
-        )
-        return (
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
-            .format(
-                sql.Identifier(self.place.schema, self.place.name),
-                sql.SQL(", ").join(columns),
-                sql.SQL(", ").join(map(sql.Identifier, self.key)),
-            )
-            .as_string(None)
-        )
+        columns = ", ".join(f"{named(name)} {kind}" for name, kind in self.columns)
+        parts = f"{columns}, PRIMARY KEY ({listed(self.key)})"
+        return f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({parts})"
 
     @property
     def statements(self) -> tuple[str, ...]:
         """All that is done for it, in order."""
-        name = sql.Identifier(self.place.schema, self.place.name).as_string(None)
-        return (*((f"DROP TABLE {name}",) if self.replaces else ()), self.statement)
+        dropped = (f"DROP TABLE {self.place.quoted}",) if self.replaces else ()
+        return (*dropped, self.statement)
 
     def as_document(self) -> dict[str, Any]:
         place = [self.place.schema, self.place.name]

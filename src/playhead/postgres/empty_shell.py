@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from psycopg import sql
-
 from playhead.errors import Refused
 from playhead.postgres.create_table import NewTable
 from playhead.postgres.ledger import Ledger
@@ -75,8 +73,7 @@ class EmptyShells:
         table = read_table(self.session.run, place)
         if table is None:
             return
-        name = sql.Identifier(place.schema, place.name).as_string(None)
-        self.session.run(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+        self.session.run(f"LOCK TABLE {place.quoted} IN ACCESS EXCLUSIVE MODE")
         makers = self.makers(table)
         if makers is None:
             raise Refused(
@@ -93,7 +90,7 @@ class EmptyShells:
                     f"{place} is empty and would be created again, but replay {replay_id} is running into it",
                     hint=f"wait for it, or cancel it: playhead cancel {replay_id}",
                 )
-        self.session.run(f"DROP TABLE {name}")
+        self.session.run(f"DROP TABLE {place.quoted}")
 
 
 def _shape(table: Table) -> tuple[list[tuple[str, str]], tuple[str, ...] | None]:

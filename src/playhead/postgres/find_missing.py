@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from playhead.account import Account, ErrorRule
 from playhead.errors import Refused
 from playhead.ledger import Entry
-from playhead.postgres.merge_sql import EXPECTED, literal, named
+from playhead.postgres.merge_sql import EXPECTED, named
 from playhead.postgres.open_table import OpenTable
 from playhead.postgres.rows.column_layout import has_place
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import CopySession
+from playhead.postgres.session import CopySession, literal
 from playhead.postgres.stage.stage import Stage
 from playhead.records import Records
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC

@@ -4,9 +4,9 @@ import json
 from typing import ClassVar
 
 from playhead.ledger import Entry, joined
-from playhead.postgres.merge_sql import literal, named
+from playhead.postgres.merge_sql import named
 from playhead.postgres.own_table import OwnTable
-from playhead.postgres.session import Session, TableName
+from playhead.postgres.session import Session, TableName, literal
 from playhead.postgres.table import Table
 from playhead.postgres.wanted_rows import number
 from playhead.record import Slice
@@ -46,7 +46,7 @@ class Ledger(SqlLedger):
 
     def by_others(self, replay_id: str, table: Table) -> str:
         """Return the condition that another replay has committed the offset of `t`, a row of a table."""
-        if not self.exists():
+        if not self.own.exists():
             return "false"
         return (
             f"EXISTS (SELECT FROM {self.own.quoted} l WHERE l.replay <> {literal(replay_id)} "

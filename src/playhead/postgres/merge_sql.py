@@ -12,7 +12,7 @@ from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
-from playhead.postgres.session import TableName
+from playhead.postgres.session import TableName, literal
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC
 
 Rule = Literal["ignore", "newer", "update", "error"]
@@ -32,12 +32,6 @@ _CUT = ("bpchar", "name", "bit", "varbit")
 def named(name: str) -> str:
     """Quote a name."""
     return sql.Identifier(name).as_string()
-
-
-@lru_cache(maxsize=1024)
-def literal(text: str) -> str:
-    """Quote a text."""
-    return sql.Literal(text).as_string()
 
 
 _ORDER, _FORM, _LAYER = named(ORDER), named(FORM), named("playhead:layer")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from playhead.errors import Refused
 from playhead.offset_bitmap import BITS, BitmapWords, pieces
-from playhead.postgres.merge_sql import Rule, literal, named
+from playhead.postgres.merge_sql import Rule, named
 from playhead.postgres.rows.column_types import INTEGERS, TIMES
-from playhead.postgres.session import Session, open_session
+from playhead.postgres.session import Session, literal, open_session
 from playhead.postgres.session import TableName as TablePlace
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import no_table, place_of

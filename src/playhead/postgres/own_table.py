@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psycopg import sql
-
 from playhead.errors import PlayheadError
 from playhead.postgres.errors import RightMissing, StatementRefused
 from playhead.postgres.session import Session, TableName
+from playhead.tables.sql import named
 
 _OF_ITS_NAME = """
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -103,8 +102,7 @@ class OwnTable:
                 self.session.run(_ALONE, (f"playhead ledger {self.place}",))
                 found = self._found()
                 if found is None:
-                    schema = sql.Identifier(self.place.schema)
-                    self.session.run(sql.SQL("CREATE SCHEMA {}").format(schema).as_string())
+                    self.session.run(f"CREATE SCHEMA {named(self.place.schema)}")
                 else:
                     self._refuse_strange(found)
                 self.session.run(self.statement.format(table=self.place.quoted))

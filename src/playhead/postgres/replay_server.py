@@ -16,7 +16,7 @@ from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.query_link import QueryLink, address_of, database_of, one_server
 from playhead.postgres.query_marks import MARKS, TABLE_OF_MARKS, Marks
-from playhead.postgres.session import Session, open_session
+from playhead.postgres.session import Row, Session, open_session
 from playhead.postgres.terms import Replays
 from playhead.server import BackendStays, Control, Explainer, Marked, Server, ServerFacts
 from playhead.tables.ledger import SavedTerms
@@ -95,36 +95,22 @@ class PostgresControl(Control):
 
     @staticmethod
     def _log_folder(session: Session) -> str:
-        try:
-            [(data, folder)] = session.run(
-                "SELECT pg_catalog.current_setting('data_directory'), pg_catalog.current_setting('log_directory')"
-            )
-        except Unavailable:
-            raise
-        except PlayheadError:  # A right that only some users have.
-            return ""
-        return str(Path(str(data)) / str(folder))
+        found = _if_allowed(
+            session,
+            "SELECT pg_catalog.current_setting('data_directory'), pg_catalog.current_setting('log_directory')",
+        )
+        return str(Path(*map(str, found[0]))) if found else ""
 
     @staticmethod
     def _identifier(session: Session) -> str:
-        try:
-            [(found,)] = session.run(
-                "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
-            )
-        except Unavailable:
-            raise
-        except PlayheadError:  # A right that only some users have.
-            return ""
-        return str(found)
+        statement = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
+        found = _if_allowed(session, statement)
+        return str(found[0][0]) if found else ""
 
     @staticmethod
     def _names(session: Session, what: str) -> tuple[str, ...]:
-        try:
-            return tuple(str(name) for (name,) in session.run(f"SELECT {what} ORDER BY 1"))
-        except Unavailable:
-            raise
-        except PlayheadError:  # pg_subscription is for superusers.
-            return ()
+        names = _if_allowed(session, f"SELECT {what} ORDER BY 1")
+        return tuple(str(name) for (name,) in names)
 
     # --- the ledger and the marks
 
@@ -139,14 +125,14 @@ class PostgresControl(Control):
     def prepare(self, run: str, terms: Terms) -> None:
         with self._session() as session:
             ledger = Ledger(session, DEFAULT)
-            ledger.make()
+            ledger.own.make()
             OwnTable(session, MARKS, TABLE_OF_MARKS).make()
             # A session of the log may have taken another role. Only the owner can grant it.
             with suppress(RightMissing):
                 session.run(f"GRANT USAGE ON SCHEMA {MARKS.schema} TO PUBLIC")
                 session.run(f"GRANT INSERT ON {MARKS.quoted} TO PUBLIC")
             replays = Replays(session, ledger, DEFAULT)
-            replays.make()
+            replays.own.make()
             replays.agree(run, SavedTerms(terms))
 
     def hold(self, run: str) -> None:
@@ -290,6 +276,16 @@ class PostgresControl(Control):
             for pid, blocking in rows
             if blocking
         }
+
+
+def _if_allowed(session: Session, statement: str) -> list[Row]:
+    """Return the rows of a statement; none if it needs a right that only some users have."""
+    try:
+        return session.run(statement)
+    except Unavailable:
+        raise
+    except PlayheadError:
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 from playhead.host import paths
 from playhead.postgres.bounded_connection import BoundedConnection
 from playhead.postgres.connecting import opened
-from playhead.postgres.service_file import service_name, service_of
+from playhead.postgres.service_file import service_name, service_of, settings_of
 
 APPLICATION = "playhead"
 # The two forms of libpq; it would take any other text for pairs, and complain of a missing "=".
@@ -105,11 +105,7 @@ def checked(url: str) -> dict[str, Any]:
 
 def _warn_of_password(given: Mapping[str, Any]) -> None:
     """Warn of a password that may travel unencrypted, from whatever place libpq takes it."""
-    of_service = service_of(given) or {}
-
-    def said(key: str, variable: str) -> str:
-        return str(given.get(key) or of_service.get(key) or os.environ.get(variable) or "")
-
+    said = settings_of(given)
     hosts = said("host", "PGHOST").split(",")
     file = said("passfile", "PGPASSFILE") or "~/.pgpass"
     if said("password", "PGPASSWORD") or _has_password_for(hosts, file):

@@ -1,7 +1,7 @@
 """Reads a service of PostgreSQL's service files, by the rules and from the places of libpq."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -29,6 +29,14 @@ def service_of(given: Mapping[str, Any]) -> Mapping[str, str] | None:
             if found is not None:
                 return found
     return None
+
+
+def settings_of(given: Mapping[str, Any]) -> Callable[[str, str], str]:
+    """Return what finds a setting as libpq does: in the address, the service, or a variable."""
+    of_service = service_of(given) or {}
+    return lambda key, variable: str(
+        given.get(key) or of_service.get(key) or os.environ.get(variable) or ""
+    )
 
 
 def _places(given: Mapping[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.errors import translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.statement_connection import StatementConnection
+from playhead.tables.sql import named
 
 # A lost connection is detected within this time; the URL may change it.
 _PATIENCE = {
@@ -78,7 +79,7 @@ class TableName:
 
     @property
     def quoted(self) -> str:
-        return _named(self.schema, self.name)
+        return f"{named(self.schema)}.{named(self.name)}"
 
 
 class Session:
@@ -93,7 +94,7 @@ class Session:
     ) -> None:
         self._link, self.where, self._grant = link, where, grant
         settings = ", ".join(
-            f"pg_catalog.set_config({_quoted(name)}, {_quoted(value)}, false)"
+            f"pg_catalog.set_config({literal(name)}, {literal(value)}, false)"
             for name, value in _SETTINGS.items()
         )
         [(*_, process)] = self.run(f"SELECT {settings}, {_LASTING}, {_PROCESS}")
@@ -106,7 +107,7 @@ class Session:
         self.has_validity = version >= _KNOWS_VALIDITY
         if lock_timeout == "0":
             self.run(
-                f"SELECT pg_catalog.set_config('lock_timeout', {_quoted(_LOCK_PATIENCE)}, false)"
+                f"SELECT pg_catalog.set_config('lock_timeout', {literal(_LOCK_PATIENCE)}, false)"
             )
 
     @property
@@ -251,10 +252,6 @@ def _linked(url: str, connect: Callable[[str], _Link]) -> Iterator[tuple[_Link, 
 
 
 @lru_cache(maxsize=1024)
-def _named(*names: str) -> str:
-    return sql.Identifier(*names).as_string()
-
-
-@lru_cache(maxsize=256)
-def _quoted(text: str) -> str:
+def literal(text: str) -> str:
+    """Quote a text."""
     return sql.Literal(text).as_string()

@@ -190,8 +190,8 @@ class PostgresTarget(Target):
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         with self._session() as session:
             replays = self._replays(session)
-            self._ledger(session).make()
-            replays.make()
+            self._ledger(session).own.make()
+            replays.own.make()
             tables = {topic: place_of(session.run, self.table, topic) for topic in terms.topics}
             made = self._made(session, replay_id, inspection.needs, tables.values())
 

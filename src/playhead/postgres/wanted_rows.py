@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from playhead.postgres.merge_sql import EXPECTED, MergeSql, literal, named
+from playhead.postgres.merge_sql import EXPECTED, MergeSql, named
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import INTEGERS
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
+from playhead.postgres.session import literal
 from playhead.postgres.table import Table
 from playhead.record import Slice
 from playhead.tables.columns import OFFSET, PARTITION, PLACE, TOPIC

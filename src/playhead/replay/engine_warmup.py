@@ -7,7 +7,6 @@ left out.
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.host import jars, private_files
+from playhead.host import file_lock, jars, private_files
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
 from playhead.printable import printable
@@ -101,12 +100,7 @@ def _throw_away_broker() -> Iterator[str]:
 def _alone(lock: Path) -> Iterator[bool]:
     """Return whether no other process is making this cache."""
     with private_files.opened(lock, "w") as stream:
-        try:
-            fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield file_lock.take(stream)
 
 
 def _step_aside() -> None:

@@ -1,6 +1,5 @@
 """A sandbox's folder: its owner, its saved state, and the programs that its servers can reach."""
 
-import fcntl
 import json
 import os
 import pwd
@@ -16,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from playhead.errors import SandboxError
+from playhead.host import file_lock
 from playhead.host.atomic_file import write_whole
 from playhead.host.clock import wait_until
 from playhead.host.folders import exposed, open_plain
@@ -169,12 +169,10 @@ def _open_up(tree: Path) -> None:
 def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the sandbox's lock; a second `up` or `down` waits for the first."""
     with os.fdopen(open_plain(directory / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
-        if not _try_lock(lock.fileno()):
+        if not file_lock.take(lock):
             say("waiting for another command on this sandbox")
             ours = wait_until(
-                lambda: _try_lock(lock.fileno()),
-                deadline_s=_WAIT_FOR_OTHER_S,
-                every_s=0.05,
+                lambda: file_lock.take(lock), deadline_s=_WAIT_FOR_OTHER_S, every_s=0.05
             )
             if not ours:
                 raise SandboxError(
@@ -182,14 +180,6 @@ def only_one(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
                     hint="look for a hanging `playhead sandbox`, or use another --dir",
                 )
         yield
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def free_port() -> int:

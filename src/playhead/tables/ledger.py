@@ -10,12 +10,20 @@ from playhead.ledger import Entry, entry_at
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC
-from playhead.tables.sql import SqlSession
+from playhead.tables.sql import RowSession, SqlSession
 from playhead.target import AlreadyCommitted
 from playhead.task.commit_order import refuse_wrong_order
 from playhead.terms import OtherTerms, Terms, Whereto, agreed, terms_at, without_terms
 
 _OF_PARTITION = "replay = $1 AND topic = $2 AND partition = CAST($3 AS bigint)"
+_ENTRIES = """
+CREATE TABLE IF NOT EXISTS playhead_entries (
+    replay TEXT, topic TEXT, partition INTEGER, from_offset INTEGER, to_offset INTEGER, entry TEXT,
+    PRIMARY KEY (replay, topic, partition, from_offset))
+"""
+_TERMS = """
+CREATE TABLE IF NOT EXISTS playhead_replays (replay TEXT PRIMARY KEY, terms TEXT NOT NULL)
+"""
 
 
 class LedgerTable(Protocol):
@@ -27,8 +35,34 @@ class LedgerTable(Protocol):
     def exists(self) -> bool: ...
 
     def make(self) -> None:
-        """Create it if it does not exist."""
+        """Create it if it does not exist; concurrent calls are safe."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTable:
+    """One of the two, beside the rows; only the owner of the database can have made it."""
+
+    session: RowSession
+    quoted: str
+    statement: str
+
+    def __str__(self) -> str:
+        return self.quoted
+
+    def exists(self) -> bool:
+        return self.session.has_table(self.quoted)
+
+    def make(self) -> None:
+        self.session.run(self.statement)
+
+
+def ledger_of(session: RowSession) -> PlainTable:
+    return PlainTable(session, "playhead_entries", _ENTRIES)
+
+
+def terms_of(session: RowSession) -> PlainTable:
+    return PlainTable(session, "playhead_replays", _TERMS)
 
 
 class SqlLedger:
@@ -40,23 +74,16 @@ class SqlLedger:
     def __init__(self, session: SqlSession, own: LedgerTable) -> None:
         self._session, self.own = session, own
 
-    def exists(self) -> bool:
-        return self.own.exists()
-
-    def make(self) -> None:
-        """Create the table if it does not exist; concurrent calls are safe."""
-        self.own.make()
-
     def has_entries(self, replay_id: str) -> bool:
         """Return whether a replay has committed anything."""
-        if not self.exists():
+        if not self.own.exists():
             return False
         statement = f"SELECT 1 FROM {self.own.quoted} WHERE replay = $1 LIMIT 1"  # noqa: S608 - quoted
         return bool(self._session.run(statement, (replay_id,)))
 
     def entries(self, replay_id: str) -> list[Entry]:
         """Return the entries in order; none if the table does not exist."""
-        if not self.exists():
+        if not self.own.exists():
             return []
         statement = f"SELECT CAST(entry AS text) FROM {self.own.quoted} WHERE replay = $1"  # noqa: S608
         found = self._session.run(statement, (replay_id,))
@@ -163,9 +190,6 @@ class SqlReplays:
 
     def __init__(self, session: SqlSession, ledger: SqlLedger, own: LedgerTable) -> None:
         self._session, self._ledger, self.own = session, ledger, own
-
-    def make(self) -> None:
-        self.own.make()
 
     def get(self, replay_id: str) -> Terms | None:
         """Return the terms of a replay; None if there are none, or no such table."""

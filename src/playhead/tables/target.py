@@ -14,8 +14,7 @@ from playhead.tables.column_names import fold, refuse_fields, why_no_name
 from playhead.tables.columns import METADATA
 from playhead.tables.json_fields import Row
 from playhead.tables.kept_rows import KeptRows
-from playhead.tables.ledger import SavedTerms, SqlLedger, SqlReplays
-from playhead.tables.ledger_tables import ledger_of, terms_of
+from playhead.tables.ledger import SavedTerms, SqlLedger, SqlReplays, ledger_of, terms_of
 from playhead.tables.row_table import RowTable, new_table, whereto_of
 from playhead.tables.sql import RowSession, listed, named
 from playhead.tables.writer import RowWriter
@@ -150,8 +149,8 @@ class RowTarget(Target):
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         self.make()
         with self.opened(writes=True) as session:
-            self.ledger(session).make()
-            self.replays(session).make()
+            self.ledger(session).own.make()
+            self.replays(session).own.make()
 
             def make() -> None:
                 if not self.ledger(session).has_entries(replay_id):

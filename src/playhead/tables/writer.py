@@ -11,8 +11,7 @@ from playhead.ledger import ALSO_REMOVED, MOST_REFUSED, NOT_KEPT, Entry
 from playhead.records import Records
 from playhead.tables.compare import Comparison
 from playhead.tables.final_rows import FinalRows
-from playhead.tables.ledger import OtherReplays
-from playhead.tables.ledger_tables import ledger_of
+from playhead.tables.ledger import OtherReplays, ledger_of
 from playhead.tables.row_table import RowTable, WrittenRow, whereto_of
 from playhead.tables.sql import RowSession
 from playhead.tables.sql_rows import SqlRows
@@ -105,18 +104,13 @@ class RowWriter(Writer):
         skipped = sum(not row for _, row, _ in rows)
         lost, also_removed = kept.missing()
         dropped += lost
-        written = _kept_of(account, rows)
+        refused = account.refused_offsets
+        written = [row for row in rows if row[0].offset not in refused]
         counts = {NOT_KEPT: skipped + dropped, "dropped": dropped}
         counts |= {"left_alone": left_alone, ALSO_REMOVED: also_removed}
         values = (row for _, row, _ in written)
         counts[CONVERTED] = self._target.count_converted(session, table, values)
         return _details_of(table, account, written, counts)
-
-
-def _kept_of(account: Account, rows: Iterable[WrittenRow]) -> list[WrittenRow]:
-    """Return the rows of the records that were not refused."""
-    refused = account.refused_offsets
-    return [row for row in rows if row[0].offset not in refused]
 
 
 def _details_of(

@@ -1,7 +1,6 @@
 """`playhead ingest`: writes datagrams to a topic, in one small process without an engine."""
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,7 +147,7 @@ def _carry(run: Run, asked: Asked, ingest: "Ingest") -> None:
         try:
             # Print nothing here: a blocked terminal must not stop the receiver.
             receiving = Thread(target=ingest.run, name="ingest", daemon=True)
-            _say(run, "receiving; Ctrl-C ends the command")
+            run.output.say_while_heard("receiving; Ctrl-C ends the command")
             receiving.start()
             _watch(run, asked, ingest)
         finally:
@@ -172,25 +171,19 @@ def _watch(run: Run, asked: Asked, ingest: "Ingest") -> None:
         if ingest.is_stopping and not was_stopping:
             was_stopping = True
             left = f"{counts.waiting:,} records are not confirmed yet; waiting at most {asked.flush_s:g} s"
-            _say(run, f"ending: {left}; Ctrl-C ends immediately")
+            run.output.say_while_heard(f"ending: {left}; Ctrl-C ends immediately")
         lines = teller.lines(counts, now_s, ingest.heard())
         if run.output.progress_form != "none":
             for line in lines:
-                _say(run, line)
+                run.output.say_while_heard(line)
         if ends_s is not None and now_s >= ends_s:
             ingest.stop()
-
-
-def _say(run: Run, text: str) -> None:
-    # The reader of our output may be gone, but datagrams keep coming.
-    with suppress(BrokenPipeError):
-        run.output.say(text)
 
 
 def _report(run: Run, ingest: "Ingest", took_s: float) -> None:
     """Print the final figures, whatever ended the run."""
     counts = ingest.counts()
-    _say(run, counts.shown())
+    run.output.say_while_heard(counts.shown())
     row = {
         "listen": str(ingest.listener.address),
         "topic": ingest.outlet.topic,

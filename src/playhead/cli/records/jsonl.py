@@ -8,6 +8,7 @@ from typing import Any
 from playhead.files.codec import shown_times
 from playhead.files.formats.jsonl import bytes_as_json, bytes_from_json, headers_as_json
 from playhead.grammar.cursor import Cursor, NotUnderstood
+from playhead.grammar.duration import MS
 from playhead.grammar.instant import Instant, read_point
 from playhead.kafka.produce.console_lines import BadLine
 from playhead.printable import is_unicode, json_text
@@ -85,15 +86,18 @@ def timestamp_ms(document: Mapping[str, Any], number: int) -> int | None:
     if exact is not None:
         return _whole(exact, "timestamp_ms", number)
     said = document.get("timestamp")
-    if said is None:
-        return None
+    return None if said is None else ms_of(str(said), "UTC", number)
+
+
+def ms_of(text: str, zone: str, number: int) -> int:
+    """Parse the time of a record, as a line names it."""
     try:
-        point = read_point(Cursor.of(str(said), "timestamp"), "UTC").point
+        point = read_point(Cursor.of(text, "timestamp"), zone).point
     except NotUnderstood as exc:
         raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
     if not isinstance(point, Instant):
-        raise BadLine(number, reason=f"timestamp {said!r} is not a time")
-    return -(-point.ns // 1_000_000)
+        raise BadLine(number, reason=f"timestamp {text!r} is not a time")
+    return -(-point.ns // MS)
 
 
 def partition(document: Mapping[str, Any], number: int) -> int | None:

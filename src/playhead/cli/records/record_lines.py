@@ -8,9 +8,6 @@ from playhead.cli.options import Run
 from playhead.cli.records import jsonl
 from playhead.cli.time_option import instant_ms
 from playhead.errors import BadValue, PlayheadError, UsageError
-from playhead.grammar.cursor import Cursor, NotUnderstood
-from playhead.grammar.duration import MS
-from playhead.grammar.instant import Instant, read_point
 from playhead.kafka.produce.console_lines import (
     BEFORE_THE_VALUE,
     BadLine,
@@ -120,15 +117,10 @@ class Reading:
         if exact and (exact[1] or len(exact[2]) == _MS_DIGITS or exact[2].startswith(b"-")):
             return int(exact[2])
         said = text.decode("utf-8", "replace")
-        try:
-            point = read_point(Cursor.of(said, "timestamp"), self.timezone).point
-        except NotUnderstood as exc:
-            raise BadLine(number, reason=exc.message, hint=exc.hint) from exc
-        if not isinstance(point, Instant):
-            raise BadLine(number, reason=f"timestamp {said!r} is not a time")
+        ms = jsonl.ms_of(said, self.timezone, number)
         if exact:
             self._units.add(_UNITS.get(len(said), "other units"))
-        return -(-point.ns // MS)
+        return ms
 
     def _number(self, text: bytes, number: int) -> int:
         digits = text.removeprefix(b"Partition:")

@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -116,7 +115,9 @@ def _carry(run: Run, setting: "Setting", proxy: "Proxy") -> None:
     with first_signal(lambda _: proxy.stop()):
         try:
             proxy.start()
-            _say(run, f"writing to {setting.order.folder}; Ctrl-C ends the capture")
+            run.output.say_while_heard(
+                f"writing to {setting.order.folder}; Ctrl-C ends the capture"
+            )
             _watch(run, proxy)
         finally:
             _report(run, setting, proxy, time.monotonic() - began)
@@ -141,23 +142,17 @@ def _watch(run: Run, proxy: "Proxy") -> None:
             lines = teller.lines(counts, now_s, proxy.scribe_error())
         if run.output.progress_form != "none":
             for line in lines:
-                _say(run, line)
+                run.output.say_while_heard(line)
         if ends_s is not None and now_s >= ends_s:
             proxy.stop()
-
-
-def _say(run: Run, text: str) -> None:
-    # The reader of our output may be gone, but traffic keeps coming.
-    with suppress(BrokenPipeError):
-        run.output.say(text)
 
 
 def _report(run: Run, setting: "Setting", proxy: "Proxy", took_s: float) -> None:
     """Print the final figures, whatever ended the run."""
     counts = proxy.counts()
-    _say(run, counts.shown())
+    run.output.say_while_heard(counts.shown())
     for what, times in {**counts.undecodable, **counts.troubles}.items():
-        _say(run, f"{times:,} times: {what}")
+        run.output.say_while_heard(f"{times:,} times: {what}")
     row = {"out": setting.order.folder, "seconds": round(took_s, 3), **counts.as_document()}
     plain = {name: value for name, value in row.items() if not isinstance(value, dict)}
     if run.output.form == "table":

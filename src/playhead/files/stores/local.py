@@ -1,7 +1,6 @@
 """Files in a local folder: written under a temporary name, synced, then renamed."""
 
 import errno
-import fcntl
 import fnmatch
 import os
 import shutil
@@ -13,6 +12,7 @@ from typing import IO
 
 from playhead.files.errors import AccessDenied, LinkInside, NoRoom, StoreFailed, StoreUnavailable
 from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
+from playhead.host import file_lock
 from playhead.host.clock import wait_until
 from playhead.host.folders import move, open_plain, opened, refuse_link
 from playhead.target import InUse
@@ -127,7 +127,9 @@ class LocalStore:
     @contextmanager
     def alone(self, folder: str, /, *others: str) -> Iterator[None]:
         with self._lock(folder, _LOCK) as lock:
-            free = wait_until(lambda: _taken(lock), deadline_s=_PATIENCE_S, every_s=_AGAIN_S)
+            free = wait_until(
+                lambda: file_lock.take(lock), deadline_s=_PATIENCE_S, every_s=_AGAIN_S
+            )
             if not free:
                 raise StoreUnavailable(
                     str(self.root / folder),
@@ -140,7 +142,7 @@ class LocalStore:
     @contextmanager
     def held(self, replay_id: str, folder: str, /) -> Iterator[None]:
         with self._lock(folder, _HOLD) as lock:
-            if not _taken(lock):
+            if not file_lock.take(lock):
                 raise InUse(replay_id, where=f"it holds {self.root / folder / _HOLD}")
             yield
 
@@ -190,14 +192,6 @@ class LocalStore:
             expect_size(str(place), size, most)
             return file.read(size)
         return None
-
-
-def _taken(lock: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _walk(top: int, folder: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from playhead.postgres.merge_sql import STAGE, TEXTS, MergeSql, literal, named, read_first_as
+from playhead.postgres.merge_sql import STAGE, TEXTS, MergeSql, named, read_first_as
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.decode import ORDER
+from playhead.postgres.session import literal
 
 # Each returns offset, SQLSTATE and reason.
 

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from playhead.note import Note
-from playhead.postgres.merge_sql import AT, GONE, STAGE, MergeSql, literal, named
+from playhead.postgres.merge_sql import AT, GONE, STAGE, MergeSql, named
 from playhead.postgres.open_table import WriteRules
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import Field, Layout, has_place
 from playhead.postgres.rows.decode import ORDER
-from playhead.postgres.session import Session, TableName
+from playhead.postgres.session import Session, TableName, literal
 
 _REPLAY, _VERSION, _IS_DELETED = map(
     named, ("playhead:replay", "playhead:version", "playhead:deleted")
