@@ -5,6 +5,7 @@ python tools/generate.py --check    change nothing; exit 1 and name what is stal
 """
 
 import ast
+import dataclasses
 import importlib
 import pkgutil
 import re
@@ -25,6 +26,8 @@ from playhead.config.settings import SETTINGS, Setting
 from playhead.host import faults
 from playhead.options import shared
 from playhead.options.option import Options
+from playhead.options.replays import REPLAY_RULES
+from playhead.request import Request
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "playhead"
@@ -221,6 +224,21 @@ def settings() -> str:
     return page("Settings", introduction, table(head, rows), also)
 
 
+def python() -> str:
+    defaults = {each.name: each.default for each in dataclasses.fields(Request)}
+    rows = [
+        (code(name), row.help, code(repr(defaults[name])))
+        for name, row in REPLAY_RULES.items()
+        if name != "pace"
+    ]
+    introduction = (
+        "`Replay(source, target, span, pace, **rules)`: the rules are the options of [`playhead replay`]"
+        "(cli.md#playhead-replay), with the same words. A text is read as on the command line: `lateness_ms='10m'` "
+        "is `lateness_ms=600_000`, and `key='id,car'` is `key=('id', 'car')`. An unknown keyword is an error."
+    )
+    return page("Python", introduction, table(("keyword", "meaning", "default"), rows))
+
+
 def values_of(known: Property) -> str:
     if known.choices:
         return ", ".join(code(choice) or "empty" for choice in known.choices)
@@ -343,6 +361,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "files.md": files,
     REFERENCE / "cli.md": cli,
     REFERENCE / "settings.md": settings,
+    REFERENCE / "python.md": python,
     REFERENCE / "kafka-properties.md": kafka_properties,
     REFERENCE / "errors.md": error_tree,
     REFERENCE / "abort-points.md": abort_points,

@@ -79,7 +79,7 @@ def test_files_trigger_runs_into_a_table(deck: Deck, laps: str, name: str, tmp_p
     table = deck.table(KEYED)
     rules = {"on_conflict": "ignore", "lateness_ms": 0}
     where = "value:seq::int % 2 = 0"
-    Standby.of(name, Replay(kafka(laps), postgres(table), where=where, options=rules)).save()
+    Standby.of(name, Replay(kafka(laps), postgres(table), where=where, **rules)).save()
     spans = [
         {"from": T0_MS, "to": T0_MS + 10_000},
         {"from": "2021-08-04T12:30:05", "for": "10s"},

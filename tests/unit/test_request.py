@@ -95,10 +95,22 @@ def test_a_word_that_no_rule_knows_is_refused_before_anything_is_planned(changes
 
 
 def test_an_option_of_python_that_does_not_exist_is_refused_by_name():
-    asked = Replay(Endpoint("kafka", "a"), Endpoint("postgres", "b"), options={"keys": ("id",)})
     with pytest.raises(UnknownKey, match="unknown key 'keys'") as caught:
-        asked.request()
+        Replay(Endpoint("kafka", "a"), Endpoint("postgres", "b"), keys=("id",))
     assert caught.value.nearest[0] == "key"
+
+
+def test_the_rules_of_python_are_those_of_the_command_line():
+    ends = Endpoint("kafka", "a"), Endpoint("postgres", "b")
+    same = {"where": "value:a = 1", "create": True}
+    said = Replay(*ends, key="id, car", lateness_ms="2m", headers="drop:a", **same)
+    meant = Replay(*ends, key=("id", "car"), lateness_ms=120_000, headers=("drop:a",), **same)
+    assert said.request() == meant.request()
+    assert (said.request().key, said.request().lateness_ms) == (("id", "car"), 120_000)
+    with pytest.raises(BadValue, match="--on-conflict is 'replace'; needed: ignore, newer"):
+        Replay(*ends, on_conflict="replace")
+    with pytest.raises(BadValue, match="key is 7"):
+        Replay(*ends, key=7).request()
 
 
 # --- what it means

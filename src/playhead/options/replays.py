@@ -139,6 +139,12 @@ INTO_TOPICS = Options(
 )
 RULES = (ERRORS, PACE, INTO_TABLES, INTO_TOPICS)
 """The rules for the records of a span."""
+REPLAY_RULES = {
+    row.name: row
+    for group in (SPAN.only("lateness_ms", "read_on"), TRANSFORM, TRAFFIC, *RULES)
+    for row in group
+}
+"""All rules of a replay: the options of the command line, and the keywords of `Replay` in Python."""
 
 # --- replay, resume, runs, cancel
 

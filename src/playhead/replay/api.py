@@ -1,9 +1,9 @@
 """The two calls that every interface makes: `Replay.plan()` and `Planned.run()`."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from playhead.endpoint import Endpoint, system_of
 from playhead.errors import Unavailable, UnknownKey, UsageError
 from playhead.host.kept_open import keeping_open
 from playhead.ledger import remaining
+from playhead.options.replays import REPLAY_RULES
 from playhead.pace import Pace
 from playhead.plan import Plan
 from playhead.proof import Proof
@@ -47,33 +48,44 @@ QUERIES = "queries"
 """Under this name, among the needs of its target, a plan keeps how queries are played."""
 
 
-@dataclass(frozen=True)
+def _rule(name: str, rule: Any) -> Any:
+    """Return the value of a keyword; a text is read as on the command line."""
+    row = REPLAY_RULES.get(name)
+    if row is None:
+        raise UnknownKey(name, where="the rules of a replay", known=[*REPLAY_RULES])
+    if not isinstance(rule, str):
+        return rule
+    return row.value([rule] if row.repeatable else rule)
+
+
+@dataclass(frozen=True, init=False)
 class Replay:
     """Takes records from a source inside a span, through a transform, to a target, at a pace."""
 
     source: Endpoint
     target: Endpoint
-    span: Span = field(default_factory=Span.of)
-    pace: Pace = field(default_factory=Pace.max)
-    where: str | None = None
-    select: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    """The other options of `Request`, by name: key, on_conflict, on_error, create …"""
+    span: Span
+    pace: Pace
+    rules: Mapping[str, Any]
+    """The other options of the command line, by name: where, select, key, on_conflict, create …"""
+
+    def __init__(
+        self,
+        source: Endpoint,
+        target: Endpoint,
+        span: Span | None = None,
+        pace: Pace | None = None,
+        rules: Mapping[str, Any] | None = None,
+        **more_rules: Any,
+    ) -> None:
+        named = {**(rules or {}), **more_rules}
+        self.__dict__.update(source=source, target=target)
+        self.__dict__.update(span=span or Span.of(), pace=pace or Pace.max())
+        self.__dict__.update(rules={name: _rule(name, rule) for name, rule in named.items()})
 
     def request(self) -> Request:
-        known = [option.name for option in fields(Request)]
-        for name in self.options:
-            if name not in known:
-                raise UnknownKey(name, where="the options of a replay", known=known)
-        return Request(
-            source=str(self.source),
-            target=str(self.target),
-            span=str(self.span),
-            pace=str(self.pace),
-            where=self.where,
-            select=self.select,
-            **self.options,
-        )
+        said = {"span": str(self.span), "pace": str(self.pace), **self.rules}
+        return Request(source=str(self.source), target=str(self.target), **said)
 
     def plan(
         self, configuration: Configuration | None = None, *, replay_id: str | None = None
