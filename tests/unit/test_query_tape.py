@@ -404,6 +404,7 @@ def test_a_tape_has_no_name_that_could_stay_behind(tmp_path, monkeypatch) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # parses a text of 70,000 statements
 def test_a_text_of_too_many_transactions_has_no_line_of_the_next_row() -> None:
     tape = tape_of(statements(["COMMIT;" * 70_000, "INSERT INTO t VALUES (1)"]))
     assert [tape.reason(at) for at in range(len(tape))] == [TOO_MANY, ""]
