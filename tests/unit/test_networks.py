@@ -47,6 +47,13 @@ def test_both_kinds_of_addresses_can_be_named():
     assert not networks.admit("10.1.2.4")
 
 
+def test_an_ipv4_network_in_the_form_of_ipv6_is_that_network():
+    networks = Networks.parse(["::ffff:10.0.0.0/104"])
+    assert networks.admit("10.1.2.3")
+    assert networks.admit("::ffff:10.1.2.3")
+    assert not networks.admit("11.1.2.3")
+
+
 @pytest.mark.parametrize("text", ["", "everybody", "10.0.0.1/8", "10.0.0.0/33", "10.0.0", "a.b/8"])
 def test_what_is_no_network_is_refused(text):
     with pytest.raises(BadValue, match="--allow"):
@@ -76,6 +83,7 @@ def test_nobody_is_let_in_by_leaving_the_list_out():
         ["8.0.0.0/8", "9.0.0.0/9"],
         ["::/1", "8000::/2", "c000::/2", "10.0.0.0/8"],
         ["2000::/3"],
+        ["::ffff:0:0/96"],
         ["2001::/16", "2002:8000::/17"],
     ],
 )

@@ -35,8 +35,12 @@ def _written_aside(file: Path, text: str, mode: int, folder: int | None) -> Path
     """Write a temporary file with a unique name in the same folder, so that a rename can put it in place."""
     aside = file.with_name(f".{uuid4().hex}.new")
     opened = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode, dir_fd=folder)
-    with open(opened, "w", encoding="utf-8") as stream:  # noqa: PTH123
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with open(opened, "w", encoding="utf-8") as stream:  # noqa: PTH123
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:  # such as a full disk
+        os.unlink(aside, dir_fd=folder)
+        raise
     return aside

@@ -12,6 +12,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MOST_PUBLIC: Final = {4: 1 << 24, 6: 1 << 112}
 """How many public addresses of a kind can be allowed: an organisation's largest network, 17.0.0.0/8 or 2001::/16."""
 
+_MAPPED_BITS: Final = 96
+"""How many bits of an IPv6 address are before the IPv4 address in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Networks:
@@ -25,7 +28,7 @@ class Networks:
         found = []
         for text in texts:
             try:
-                found.append(ipaddress.ip_network(text.strip("[]")))
+                found.append(_as_seen(ipaddress.ip_network(text.strip("[]"))))
             except ValueError as exc:
                 needed = f"an address, or a network such as 10.1.0.0/16 ({exc})"
                 raise BadValue("--allow", found=text, needed=needed, where="the options") from exc
@@ -47,6 +50,14 @@ class Networks:
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.allowed)) or "this machine alone"
+
+
+def _as_seen(network: Network) -> Network:
+    """Return the IPv4 network that is written as `::ffff:10.0.0.0/104`; clients are compared as IPv4."""
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < _MAPPED_BITS:
+        return network
+    return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 @lru_cache(maxsize=4_096)

@@ -16,7 +16,7 @@ from playhead.config.layers import Precedence
 from playhead.config.saved_servers import keep_saved_logins
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, Refused, UsageError
-from playhead.host import private_files
+from playhead.host.atomic_file import write_whole
 from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.proof import Proof
@@ -132,6 +132,8 @@ def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[
 
 
 def load_plan(file: Path) -> Plan:
+    if not file.is_file():
+        raise UsageError(f"{file} is not a plan: it is not a regular file")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
@@ -143,9 +145,8 @@ def load_plan(file: Path) -> Plan:
 
 def save_plan(run: Run, plan: Plan, file: Path) -> None:
     try:
-        private_files.write(
-            file, plan.as_json() + "\n"
-        )  # The file names servers and contains records.
+        # Only its owner can read it: the file names servers and contains records.
+        write_whole(file, plan.as_json() + "\n")
     except OSError as exc:
         raise UsageError(f"cannot write the plan to {file}: {exc.strerror}") from exc
     run.output.say(
