@@ -295,11 +295,39 @@ def test_a_log_that_becomes_a_circle_of_links_while_it_is_opened_ends_nothing(
     log, opened = tmp_path / "a.csv", os.open
     log.write_bytes(CSV[0].read_bytes())
 
-    def swapped(path: Path, flags: int) -> int:
-        handle = opened(path, flags)
+    def swapped(path: Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         log.unlink()
         log.symlink_to(log)
-        return handle
+        return opened(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", swapped)
     assert open_log(log, KNOWN_PREFIXES, tmp_path) is None
+
+
+@pytest.mark.parametrize("swapped", ["file", "folder"])
+def test_a_link_that_is_a_file_while_it_is_resolved_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    """Who can write in the folder exchanges both names again and again, and it is a link before and after."""
+    logs, secret = tmp_path / "logs", tmp_path / "secret"
+    for folder in (logs / "sub", secret):
+        folder.mkdir(parents=True)
+        (folder / "a.csv").write_bytes(CSV[0].read_bytes())
+    log = logs / "sub" / "a.csv"
+    name, leads_to = (log, secret / "a.csv") if swapped == "file" else (log.parent, secret)
+    aside, resolve = tmp_path / "aside", Path.resolve
+
+    def be_a_link() -> None:
+        name.rename(aside)
+        name.symlink_to(leads_to)
+
+    def resolved(path: Path, strict: bool = False) -> Path:
+        name.unlink()
+        aside.rename(name)
+        found = resolve(path, strict)
+        be_a_link()
+        return found
+
+    be_a_link()
+    monkeypatch.setattr(Path, "resolve", resolved)
+    assert open_log(log, KNOWN_PREFIXES, logs) is None

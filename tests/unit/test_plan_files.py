@@ -30,9 +30,8 @@ def test_a_pipe_is_not_a_plan_and_nobody_waits_for_it(tmp_path):
 def test_a_plan_in_a_file_behind_a_link_is_looked_at(tmp_path):
     (tmp_path / "plan.json").write_text("{}")
     (tmp_path / "link").symlink_to("plan.json")
-    with pytest.raises(UsageError, match="link") as caught:
+    with pytest.raises(UsageError, match="a plan of version"):
         load_plan(tmp_path / "link")
-    assert "regular" not in str(caught.value)
 
 
 def test_a_full_disk_leaves_no_plan_behind_that_the_next_command_would_read(tmp_path, full_disk):

@@ -1,9 +1,9 @@
 """Reads one growing log file from the position of an earlier process, and recognises it by its first row."""
 
+import errno
 import gzip
 import hashlib
 import os
-import stat
 import time
 import zlib
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from playhead.errors import PlayheadError
+from playhead.host.folders import open_plain, opened
 from playhead.querylog.cutting import RowCutter, cutter_of, form_of
 from playhead.querylog.located import LocatedRow, located
 from playhead.querylog.stderr_prefix import prefix_among
@@ -22,6 +23,8 @@ _AT_ONCE: Final = 1 << 20
 _QUIET_S: Final = 0.25
 """A server writes a row of stderr at once: bytes after this time belong to the next row."""
 _GZIP: Final = b"\x1f\x8b"
+_REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
+"""There is no regular file, or another thing has replaced it meanwhile."""
 
 
 class UnreadableFile(PlayheadError):
@@ -181,32 +184,23 @@ def _opened(path: Path, folder: Path) -> FileIO | None:
     """Open a regular file; None if there is none.
 
     The server's user may write to the folder. A link there must not make a shipper with more rights read
-    a file elsewhere. The path is resolved after opening, because a link can be changed between the two.
+    a file elsewhere. So the path is resolved first, and then opened name by name without following links:
+    whatever replaces a name meanwhile leads nowhere.
     """
     try:
-        # A named pipe would block, if it replaces the file at this moment.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+        real, inside = path.resolve(strict=True), folder.resolve(strict=True)
+        if not real.is_relative_to(inside):
+            raise UnreadableFile(
+                path, f"it is a link out of {folder}", hint=f"name the file itself: {real}"
+            )
+        with opened(inside, str(real.parent.relative_to(inside))) as parent:
+            return FileIO(open_plain(real.name, os.O_RDONLY, folder=parent), "rb")
+    except RuntimeError:  # links in a circle
         return None
     except OSError as exc:
+        if exc.errno in _REPLACED:  # the next look decides
+            return None
         raise UnreadableFile(path, exc.strerror or str(exc)) from None
-    file = FileIO(handle, "rb")
-    try:
-        real, state = path.resolve(), os.fstat(handle)
-        is_inside = real.is_relative_to(folder.resolve())
-        if stat.S_ISREG(state.st_mode) and is_inside and os.path.samestat(state, real.stat()):
-            return file
-    except (
-        OSError,
-        RuntimeError,
-    ):  # Replaced meanwhile, also by links in a circle; the next look decides.
-        is_inside = True
-    file.close()
-    if is_inside:
-        return None
-    raise UnreadableFile(
-        path, f"it is a link out of {folder}", hint=f"name the file itself: {real}"
-    )
 
 
 def _unpacking(plain: FileIO) -> gzip.GzipFile:
