@@ -14,6 +14,7 @@ from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
 from playhead.host import file_lock, jars
 from playhead.host.folders import exposed, open_plain, opened, read_plain
+from playhead.host.paths import state_dir
 from playhead.sandbox import Sandbox
 from playhead.spark.engine_folder import EngineFolder
 from playhead.spark.task_secrets import Handover
@@ -205,6 +206,25 @@ def test_a_sandbox_in_a_strangers_folder_is_refused_by_every_command(servers_fol
         with pytest.raises(SandboxError, match="cannot be in"):
             act(Sandbox(theirs))
     assert list(theirs.iterdir()) == []
+
+
+@NEEDS_A_STRANGER
+@pytest.mark.parametrize("way", ["above", "itself", "link"])
+def test_a_state_below_a_strangers_folder_is_refused(monkeypatch, servers_folder, tmp_path, way):
+    """Its owner could put links there, or the context of a sandbox that leads to other servers."""
+    theirs = strangers_folder(servers_folder / f"trap-{tmp_path.name}")
+    (tmp_path / "link").symlink_to(theirs)
+    place = {"above": theirs / "state", "itself": theirs, "link": tmp_path / "link"}[way]
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    with pytest.raises(Refused, match="under another user's control"):
+        state_dir()
+
+
+def test_a_state_on_a_volume_that_is_open_to_everyone_is_used(monkeypatch, tmp_path):
+    """Orchestrators mount volumes so, into containers that have one user."""
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_dir() == tmp_path / "playhead"
 
 
 @NEEDS_A_STRANGER

@@ -29,6 +29,17 @@ def exposed(folder: Path) -> str | None:
     return None
 
 
+def of_another(folder: Path) -> str | None:
+    """Return which folder on the way, or this one, belongs to a user who is not trusted; None if none does."""
+    for path in (folder.absolute(), folder.resolve()):
+        for each in (path, *path.parents):
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                owner = each.lstat().st_uid
+                if owner not in _trusted():
+                    return f"{each}: it belongs to {_user(owner)}"
+    return None
+
+
 def _exposure(path: Path, *, is_last: bool) -> str | None:
     found = path.lstat()
     reason = why_not_ours(found)

@@ -4,7 +4,8 @@ import os
 import shlex
 from pathlib import Path
 
-from playhead.errors import BadValue, UsageError
+from playhead.errors import BadValue, Refused, UsageError
+from playhead.host.folders import of_another
 
 _SANDBOX_DIR = "PLAYHEAD_SANDBOX_DIR"
 # The sandbox's servers of root run as an unprivileged user, who cannot enter root's home.
@@ -35,8 +36,19 @@ def cache_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder for lasting files: the sandbox's data, the journal of runs, logs."""
-    return _xdg("XDG_STATE_HOME")
+    """Return the folder for lasting files: the sandbox's data, the journal of runs, logs.
+
+    The owner of a folder on the way could put links there, and the context of another sandbox. Only owners
+    count: a container's volume is often open to everyone, in a container that has one user.
+    """
+    folder = _xdg("XDG_STATE_HOME")
+    reason = of_another(folder)
+    if reason is not None:
+        raise Refused(
+            f"the folder of Playhead's state is under another user's control: {reason}",
+            hint="set XDG_STATE_HOME to a folder of your own",
+        )
+    return folder
 
 
 def config_file() -> Path:
