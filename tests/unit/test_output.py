@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from playhead import secrets
+from playhead.cli.app import run
 from playhead.cli.output import Output, Progress, ReaderGone, colour_is_wanted, tell
 from playhead.testing import ManualClock
 
@@ -147,13 +148,25 @@ def test_what_is_told_has_its_secrets_redacted(capsys):
     assert capsys.readouterr().err == f"the word is {secrets.HIDDEN}\n"
 
 
-def test_a_reader_who_left_is_told_from_other_broken_pipes(monkeypatch):
-    class Gone(io.StringIO):
-        def write(self, text: str) -> int:
-            if text:
-                raise BrokenPipeError
-            return 0
+class Gone(io.StringIO):
+    """A stdout whose reader has left."""
 
+    def write(self, text: str) -> int:
+        if text:
+            raise BrokenPipeError
+        return 0
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["replay", "-h"], ["groups", "--help"], ["--version"]]
+)
+def test_help_for_a_reader_who_left_is_no_fault(monkeypatch, capsys, words):
+    monkeypatch.setattr(sys, "stdout", Gone())
+    assert run(words) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_who_left_is_told_from_other_broken_pipes(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Gone())
     for form in ("table", "json", "jsonl", "csv"):
         with pytest.raises(ReaderGone):

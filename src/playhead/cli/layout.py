@@ -5,6 +5,8 @@ from types import MappingProxyType
 
 import click
 
+from playhead.cli.output import Output
+
 _LAST = "Output"
 """The heading of --help itself."""
 
@@ -24,7 +26,23 @@ class CommandOption(click.Option):
             self.opts = every
 
 
-class Command(click.Command):
+class _Helpful(click.Command):
+    """A command whose help is printed as every other output is: its reader may be gone."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+
+def _show_help(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        Output().text(context.get_help())
+        context.exit()
+
+
+class Command(_Helpful):
     """A command whose help has its options under headings."""
 
     leading_word: str | None = None
@@ -55,7 +73,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-class Group(click.Group):
+class Group(_Helpful, click.Group):
     """Commands in the given order, each with its first sentence."""
 
     kafka_flags: Mapping[str, str] = MappingProxyType({})
