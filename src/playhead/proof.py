@@ -295,7 +295,8 @@ def _details(entries: Iterable[Entry]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for entry in entries:
         for name, value in entry.details.items():
-            if isinstance(value, int) and not isinstance(value, bool):
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            if is_count and not name.endswith("_ms"):  # times have no sum
                 sums[name] = sums.get(name, 0) + value
     return dict(sorted(sums.items()))
 

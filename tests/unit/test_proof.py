@@ -146,8 +146,8 @@ def test_no_verdict_is_silent_over_fields_that_no_column_takes():
 
 def test_the_targets_own_counts_are_summed():
     ledger = [
-        entry(0, 5, details={"inserted": 3, "by": "fast", "was_slow": True}),
-        entry(5, 9, details={"inserted": 4, "left": 1, "map": {"from": 7}}),
+        entry(0, 5, details={"inserted": 3, "by": "fast", "was_slow": True, "first_ms": 12}),
+        entry(5, 9, details={"inserted": 4, "first_ms": 17, "left": 1, "map": {"from": 7}}),
     ]
     assert prove(plan_of(partition_plan(0, 9)), ledger).details == {"inserted": 7, "left": 1}
 
