@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pages
+from pages import Row, code, page, table
 
 import playhead
 from playhead import errors
@@ -35,24 +36,6 @@ REFERENCE = ROOT / "docs" / "reference"
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 # What the commands of the front page printed and drew; a test renews it.
 FRONT = ROOT / "tests" / "golden" / "readme"
-HEAD = "<!-- Written by tools/generate.py from the code; change the code, then run `make docs`. -->"
-
-Row = tuple[str, ...]
-
-
-def table(head: Row, rows: Iterable[Row]) -> str:
-    """A Markdown table; a bar inside a cell is escaped."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    escaped = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
-    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
-
-
-def code(text: str | None) -> str:
-    return f"`{text}`" if text else ""
-
-
-def page(title: str, introduction: str, *parts: str) -> str:
-    return "\n".join([HEAD, "", f"# {title}", "", introduction, "", *parts]).rstrip() + "\n"
 
 
 # --- the file map -------------------------------------------------------------------------------

@@ -1,12 +1,31 @@
-"""The pages of the documentation, in the order of the site's navigation and of llms.txt."""
+"""The pages of the documentation, in the order of the site's navigation and of llms.txt, and how one is written."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 HOME = ROOT / "README.md"
+HEAD = "<!-- Written by tools/generate.py from the code; change the code, then run `make docs`. -->"
+
+Row = tuple[str, ...]
+
+
+def table(head: Row, rows: Iterable[Row]) -> str:
+    """A Markdown table; a bar inside a cell is escaped."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    escaped = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+
+
+def code(text: str | None) -> str:
+    return f"`{text}`" if text else ""
+
+
+def page(title: str, introduction: str, *parts: str) -> str:
+    return "\n".join([HEAD, "", f"# {title}", "", introduction, "", *parts]).rstrip() + "\n"
 
 
 class Section(NamedTuple):
