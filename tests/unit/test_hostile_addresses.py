@@ -419,11 +419,12 @@ def test_no_redirect_of_a_registry_is_followed(monkeypatch, listener, registry, 
 def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, registry, status):
     monkeypatch.setattr(registry_module, "_WHOLE_WITHIN_S", 0.2)
     monkeypatch.setattr(registry_module, "_PAUSE_S", 0.01)
-    slow = {"status": status, "to": "slowly", "body": b" " * 20}
+    slow = {"status": status, "to": "slowly", "body": b" " * 400}
     assert "did not end" in ask_registry(monkeypatch, registry, **slow)
     for thread in threading.enumerate():
         if thread.name.startswith("GET "):
-            thread.join(20)
+            thread.join(5)
+            assert not thread.is_alive(), "a thread waits for the rest"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, PlayheadError, Unavailable
+from playhead.host.cuttable_links import CuttableLinks
 from playhead.host.threads import call_within
 from playhead.schemas.kept import Kept
 from playhead.schemas.schema_id import SchemaId
@@ -147,9 +148,7 @@ class Registry:
         request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers())  # noqa: S310  checked above
         for left in reversed(range(_TRIES)):
             try:
-                # A server that sends single bytes would exceed the time of any single wait.
-                body = call_within(lambda: _body(request), _WHOLE_WITHIN_S, name=f"GET {path}")
-                return self._document(body, asked)
+                return self._document(_body_within(request, name=f"GET {path}"), asked)
             except _Refusal as exc:
                 if exc.status < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
                     raise self._refusal(exc, asked) from exc
@@ -214,14 +213,22 @@ def _address(url: str) -> SplitResult:
     return parts
 
 
-def _body(request: urllib.request.Request) -> bytes:
-    opener = (
-        _OPENER
-        if exposed_logins.is_elsewhere([urlsplit(request.full_url).hostname or ""])
-        else _OPENER_HERE
-    )
+def _body_within(request: urllib.request.Request, *, name: str) -> bytes:
+    links = CuttableLinks()
     try:
-        with opener.open(request, timeout=_WITHIN_S) as answer:
+        # A server that sends single bytes would exceed the time of any single wait.
+        return call_within(lambda: _body(request, links), _WHOLE_WITHIN_S, name=name)
+    finally:
+        links.cut()
+
+
+def _body(request: urllib.request.Request, links: CuttableLinks) -> bytes:
+    handlers: list[Any] = [_NoRedirects, *links.handlers()]
+    if not exposed_logins.is_elsewhere([urlsplit(request.full_url).hostname or ""]):
+        # A proxy has no business with servers of this machine, and would get the login.
+        handlers.append(urllib.request.ProxyHandler({}))
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=_WITHIN_S) as answer:
             body: bytes = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as exc:
         with exc:  # Its body is read here too, within the same time.
@@ -257,8 +264,3 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
-_OPENER_HERE = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
-"""For servers of this machine: a proxy has no business with them, and would get the login."""
