@@ -1,5 +1,6 @@
 """A PostgreSQL server whose answer does not end fills no memory."""
 
+import select
 import struct
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from playhead.errors import PlayheadError
 from playhead.postgres.bounded_connection import AnswerTooLarge, refuse_values
+from playhead.postgres.query_link import QueryLink
 from playhead.postgres.session import open_session
 from tests.lying_server import Flood, LyingServer, error, message
 
@@ -105,3 +107,16 @@ def test_an_error_of_a_megabyte_is_cut() -> None:
         pass
     assert "refused: xxx" in str(caught.value)
     assert len(str(caught.value)) < 20_000
+
+
+def test_an_error_of_a_megabyte_in_a_session_of_a_query_replay_is_cut() -> None:
+    with LyingServer(error("22012", "x" * 1_000_000, b"I")) as server:
+        link = QueryLink(server.url.encode())
+        while not link.go_on_connecting():
+            select.select([link.fileno], [], [], 10)
+        link.send_text(b"SELECT 1/0")
+        while (answer := link.receive()) is None:
+            select.select([link.fileno], [], [], 10)
+        link.close()
+    assert answer.sqlstate == "22012"
+    assert answer.said == "x" * 10_000

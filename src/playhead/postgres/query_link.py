@@ -26,6 +26,8 @@ _CHUNK_ROWS: Final = 512
 _COPY: Final = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 _ROWS: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.SINGLE_TUPLE, pq.ExecStatus.TUPLES_CHUNK)
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+_LONGEST_SAID: Final = 10_000
+"""Bytes of an error text that are kept: a server may send a gigabyte."""
 _MARSHAL: Final = 2
 """The last version in which equal values have equal bytes."""
 _NO_TIMEOUTS: Final = (
@@ -261,7 +263,8 @@ class QueryLink(Link):
             if answer.sqlstate is None:
                 answer.sqlstate = state.decode() if state else LOST
                 said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
-                answer.said = (said or result.error_message).decode("utf-8", "replace")
+                whole = said or result.error_message
+                answer.said = whole[:_LONGEST_SAID].decode("utf-8", "replace")
         elif status in _COPY:
             self._copy(status)
 
