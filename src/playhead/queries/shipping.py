@@ -198,8 +198,8 @@ class Shipping:
                 found = by_sender[sender] = by_place.setdefault(place, [])
             found.append(row)
         for place, some in by_place.items():
-            shipper.send(_columns_of(place, some, log.sequence), log.path)
-            sent.by_topic[place[0]] = sent.by_topic.get(place[0], 0) + len(some)
+            count = shipper.send(_columns_of(place, some, log.sequence), log.path)
+            sent.by_topic[place[0]] = sent.by_topic.get(place[0], 0) + count
         if beyond:
             sent.beyond_max_topics += sum(row.database in beyond for row in rows)
         self._count(log, rows, sent)

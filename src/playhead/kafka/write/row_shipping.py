@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from playhead.config.guards import Guard
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import Refused
+from playhead.errors import Refused, Unavailable
 from playhead.host.faults import abort_point
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
@@ -23,6 +23,7 @@ from playhead.ledger import UNREADABLE, LedgerUnreadable
 _VERSION: Final = 1
 _OVERHEAD_BYTES: Final = 512
 """What a record has beside its key, its value and its headers, in a set of its own."""
+_SET_BYTES: Final = 1_000_000
 
 
 class RowTooLarge(Refused):
@@ -89,6 +90,8 @@ class RowShipper:
     _transactions: Transactions = field(init=False)
     _topics: "dict[str, _Topic]" = field(default_factory=dict)
     _existing: set[str] = field(default_factory=set)
+    _set_bytes: int = _SET_BYTES
+    """The largest set of several rows: one that every topic takes, or small rows would be refused together."""
     _largest: tuple[str, str, int] | None = None
     """Topic, place and size of the largest row of the transaction."""
     _left_out: int = 0
@@ -99,9 +102,13 @@ class RowShipper:
         with Admin(self.connection) as admin:
             make_ledger(admin)
             self._existing = {name for name in admin.cluster().topics if self.is_ours(name)}
+            found = look_up(admin, self._existing)
+        wanted = int(self.connection.tuning.get("batch.size", _SET_BYTES))
+        self._set_bytes = min([wanted, *(each.set_bytes or wanted for each in found.values())])
         # This ends what an earlier process of the same name has not committed, and then its ledger is final.
         shown = f"queries ship {self.name}"
-        self._transactions = Transactions(self.connection, shown, f"playhead-ship/{self.name}")
+        own_id, settings = f"playhead-ship/{self.name}", {"batch.size": self._set_bytes}
+        self._transactions = Transactions(self.connection, shown, own_id, settings)
         self._read_positions()
 
     def _read_positions(self) -> None:
@@ -131,8 +138,8 @@ class RowShipper:
         known = self._topics.get(topic) or self._topic(topic)
         return topic, 0 if key is None else known.partitioner.partition_of(key)
 
-    def send(self, rows: RecordColumns, path: Path) -> None:
-        """Send rows of this file, whose offsets are their bytes in it."""
+    def send(self, rows: RecordColumns, path: Path) -> int:
+        """Send rows of this file, whose offsets are their bytes in it; return how many, without too large ones."""
         most = self._topics[rows.topic].most_bytes
         size, key_size = max(map(_length, rows.values)), max(map(_length, {*rows.keys}))
         if most is not None and size + key_size + _OVERHEAD_BYTES > most:
@@ -143,6 +150,7 @@ class RowShipper:
             self._largest = rows.topic, _shown(path, rows.offsets[index]), size
         with self._largest_named():
             self._transactions.send(rows, _unheard)
+        return len(rows)
 
     def _without_large(self, rows: RecordColumns, path: Path, most: int) -> RecordColumns:
         large = [i for i in range(len(rows)) if _size(rows, i) > most]
@@ -191,6 +199,10 @@ class RowShipper:
             if found is None:
                 make_topic(admin, name, partitions=self.partitions, settings={})
                 found = look_up(admin, [name])[name]
+        if (found.set_bytes or self._set_bytes) < self._set_bytes:
+            # Only a new producer sends smaller sets.
+            text = f"topic {name} takes only {found.most_bytes:,} bytes at once; connecting again"
+            raise Unavailable(text)
         topic = _Topic(KeyPartitioner(found.partitions), found.most_bytes)
         self._topics[name] = topic
         return topic
