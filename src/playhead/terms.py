@@ -50,8 +50,8 @@ class NotBegunThere(Refused):
     def __init__(self, replay_id: str, *, where: str) -> None:
         self.replay_id, self.where = replay_id, where
         super().__init__(
-            f"the ledger of {where} does not know {replay_id}, which began in another database at this "
-            "address; nothing was written to this one",
+            f"the ledger of {where} does not know {replay_id}, which began under this address in another "
+            "one; nothing was written to this one",
             hint="what was committed is in the first one; when the address leads there again, the same "
             "command continues",
         )

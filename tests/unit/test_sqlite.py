@@ -26,7 +26,7 @@ from playhead.sqlite.affinity import count_converted
 from playhead.sqlite.target import SqliteTarget
 from playhead.tables.row_table import RowTable
 from playhead.target import Inspection, InspectRequest, OutOfOrder
-from playhead.terms import OtherTerms
+from playhead.terms import NotBegunThere, OtherTerms
 from playhead.testing import exercise_target, sample_records
 from playhead.testing.target_case import compared, terms
 
@@ -266,6 +266,20 @@ def test_a_row_more_than_was_written_is_a_difference(tmp_path: Path) -> None:
 
 
 # --- what it refuses
+
+
+def test_another_file_that_lies_there_in_the_middle_of_a_run_gets_nothing(tmp_path: Path) -> None:
+    # It has the table and a ledger of other replays, so that nothing else would refuse the records.
+    target = SqliteTarget(str(tmp_path / "a.db"), "t")
+    rows(tmp_path / "a.db", "CREATE TABLE t (v)")
+    written(target, b'{"v": 1}', replay_id="another")
+    account = Account(Slice("t", 0, 0, 10))
+    account.read = 1
+    record = Record("t", 0, 0, 1, TimestampType.CREATE_TIME, b"k", b'{"v": 2}')
+    with target.open("r") as writer, pytest.raises(NotBegunThere, match="does not know r"):
+        writer.commit(account, [Records.of([record])])
+    assert rows(tmp_path / "a.db", "SELECT v FROM t") == [(1,)]
+    assert not target.entries("r")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from playhead.tables.row_table import RowTable, WrittenRow, whereto_of
 from playhead.tables.sql import RowSession
 from playhead.tables.sql_rows import SqlRows
 from playhead.target import SliceComparison, Writer
-from playhead.terms import refuse_other_place
+from playhead.terms import NotBegunThere, refuse_other_place
 from playhead.written_rows import columns_written
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class RowWriter(Writer):
         with self._session.transaction():
             now = self._look_up(topic)
             terms = self._target.replays(self._session).get(self._replay_id)
+            if terms is None:
+                raise NotBegunThere(self._replay_id, where=self._target.where)
             refuse_other_place(self._replay_id, terms, topic, whereto_of(now.name, now))
             self._ledger.admit(self._replay_id, account, is_ordered=self._target.is_ordered)
             details = self._insert(table, account, rows)
