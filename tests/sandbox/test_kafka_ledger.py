@@ -32,6 +32,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import AlreadyCommitted, InspectRequest, InUse
+from playhead.terms import NO_TERMS
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.unit.replaying import partition_plan, plan_of
@@ -248,6 +249,9 @@ def test_a_zombie_of_the_version_before_is_fenced(kafka: KafkaConnection, topic:
     zombie.begin()
     zombie.note(topic, b"k", b"written by a zombie")
     zombie.flush()
+    look = InspectRequest(SourceFacts("elsewhere", {}), {"laps": 1}, [])
+    [note] = target.prepare(replay_id, target.inspect(look), terms("laps"))
+    assert note.code == NO_TERMS
     commit(target, replay_id, PLANNED)
     with pytest.raises(InUse):
         zombie.commit()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from playhead.account import Account, ErrorRule, RecordRefused
@@ -16,7 +16,7 @@ from playhead.kafka.admin.client import Admin
 from playhead.kafka.read.facts import settings_of
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.inspect import IntoItself, LedgerAsTarget, NoTargetTopic, TooFewPartitions
-from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
+from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, terms_key
 from playhead.kafka.write.partitioner import KeyPartitioner
 from playhead.kafka.write.target import KafkaTarget
 from playhead.kafka.write.target_topics import TargetTopicReplaced
@@ -24,6 +24,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import InspectRequest, InUse, SliceComparison
+from playhead.terms import NotBegunThere
 from playhead.testing import exercise_target
 from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in
@@ -266,6 +267,22 @@ def test_a_group_shows_the_progress_within_one_cluster(
     asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     [place] = asked[group].result(10).topic_partitions
     assert (place.topic, place.partition, place.offset) == (source, 0, 9)
+
+
+def test_another_cluster_that_answers_in_the_middle_of_a_run_gets_nothing(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    # It has the topic and a ledger of other replays, so that nothing else would refuse the records.
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    commit(target, replay_id, [record(0)])
+    producer = Producer(kafka.for_librdkafka("producer"))
+    producer.produce(LEDGER_TOPIC, None, terms_key(replay_id), 0)
+    assert producer.flush(10) == 0
+    with pytest.raises(NotBegunThere, match=f"does not know {replay_id}"):
+        commit(target, replay_id, [record(1)])
+    assert len(records_in(kafka, topic)) == 1
+    assert [each.slice.to_offset for each in target.entries(replay_id)] == [1]
 
 
 # --- what is said before ----------------------------------------------------------------------

@@ -24,7 +24,7 @@ from playhead.kafka.write.ledger_reading import LedgerEnd, ledger_end, read_ledg
 from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable, entry_at, joined
 from playhead.source import TopicPartition
-from playhead.terms import Terms, UnknownTerms, agreed
+from playhead.terms import NotBegunThere, Terms, UnknownTerms, agreed
 
 _NAMED = b"1"
 _TERMS = terms_key("")
@@ -180,6 +180,12 @@ class Ledger:
             return None if found is None else _terms_in(found)
         except UNREADABLE as exc:
             raise UnknownTerms(self._replay_id, where=LEDGER_TOPIC, reason=str(exc)) from exc
+
+    def need_terms(self) -> None:
+        """Refuse a ledger without the terms: they were written before the first job, so it is another cluster's."""
+        if self.terms() is None:
+            where = f"the cluster at {self._connection.bootstrap_servers}"
+            raise NotBegunThere(self._replay_id, where=where)
 
     def settled(self) -> Mapping[str, Any]:
         """The values that this target fixed when the replay began; empty if none."""

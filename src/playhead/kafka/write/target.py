@@ -319,6 +319,8 @@ class KafkaWriter(Writer):
             # Read the ledger only now, because making the producer fenced all other writers of this
             # id.
             self._ledger.catch_up()
+            if not self._may_overlap:
+                self._ledger.need_terms()
             shows_group = target.moves_group and self._ledger.settled().get("same_cluster")
             group = f"playhead.{self._replay_id}" if shows_group else None
             held = self._ledger.held_of(place)
