@@ -1,17 +1,22 @@
 """Archives for tests: the contract's sample records, written slice by slice, and read back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from playhead.account import Account
 from playhead.files.archive_index import Index
 from playhead.files.errors import NotAnArchive
+from playhead.files.file_names import replay_folder
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
+from playhead.files.terms import agree, kept_terms
 from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
+from playhead.target import Writer
 from playhead.testing import sample_records
+from playhead.testing.target_case import terms
 
 STARTS = {0: 0, 1: 3}
 ENDS = {0: [5, 10], 1: [10]}
@@ -27,6 +32,22 @@ def commit(writer, slice_: Slice, records: Iterable[Record], **counts: int) -> N
     writer.commit(account, [Records.of(kept)] if kept else [])
 
 
+@contextmanager
+def writing(
+    target: FilesTarget, replay_id: str = "r", *, keeps_terms: bool = True
+) -> Iterator[Writer]:
+    """A writer of a replay that has begun there; without its terms afterwards, as of an older version."""
+    place = target._archive()
+    if kept_terms(place, replay_id) is None:
+        place.make()
+        agree(place, replay_id, terms())
+    with target.open(replay_id) as writer:
+        yield writer
+    if not keeps_terms:
+        for file in Path(target.root, replay_folder(replay_id)).glob("terms-*"):
+            file.unlink()
+
+
 def archive(
     root: str,
     format_: str = "parquet",
@@ -35,7 +56,7 @@ def archive(
     ends: Mapping[int, Iterable[int]] = ENDS,
 ) -> None:
     """The sample records in an archive, in slices that end where it is said."""
-    with FilesTarget(root, format_).open(replay_id) as writer:
+    with writing(FilesTarget(root, format_), replay_id) as writer:
         for partition, cuts in ends.items():
             start = STARTS[partition]
             for end in cuts:

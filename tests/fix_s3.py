@@ -61,6 +61,8 @@ def s3_server(servers_folder: Path) -> Iterator[S3Server]:
     config = folder / "identities.json"
     config.write_text(json.dumps({"identities": _identities()}), encoding="utf-8")
     command = [_weed(), "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
+    # Their ports are fixed, so that two runs on one machine would meet.
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
     command += [f"-s3.config={config}", "-master.volumeSizeLimitMB=64", "-volume.max=0"]
     command += [f"-{name}={port}" for name, port in ports.items()]
     server = S3Server(ports["s3.port"])

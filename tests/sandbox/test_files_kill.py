@@ -23,7 +23,7 @@ from playhead.records import Records
 from playhead.target import InUse
 from playhead.testing import Aborted, armed
 from playhead.testing.target_case import look, terms
-from tests.fix_archives import everything
+from tests.fix_archives import everything, writing
 
 FOLDER = Path(playhead.__file__).parent
 POINTS = sorted(name for name in abort_points(FOLDER) if name.startswith("files."))
@@ -57,7 +57,7 @@ def run(root: str, format_: str) -> None:
     """The replay, from the start or on from where it died."""
     target = FilesTarget(root, format_)
     target.prepare("r", target.inspect(look()), terms())
-    with target.hold("r"), target.open("r") as writer:
+    with target.hold("r"), writing(target, "r") as writer:
         for slice_ in remaining(SLICES, [entry.slice for entry in target.entries("r")]):
             commit(writer, slice_)
 
@@ -108,7 +108,7 @@ def is_killed_and_goes_on(tmp_path: Path, point: str, format_: str) -> None:
 def leave_a_stray(root: Path, format_: str) -> None:
     """A data file without a ledger entry, of a slice that is cut in another way later."""
     with (
-        FilesTarget(str(root), format_).open("r") as writer,
+        writing(FilesTarget(str(root), format_), "r") as writer,
         armed("files.data_published=raise"),
         pytest.raises(Aborted),
     ):
@@ -153,7 +153,7 @@ def test_a_second_run_is_kept_out_while_the_first_lives(tmp_path: Path) -> None:
 def test_a_file_that_may_not_grow_so_far(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     target = FilesTarget(str(tmp_path), "json")
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, SLICES[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
         try:
@@ -179,7 +179,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     try:
         target = FilesTarget(str(tmp_path / "archive"), "csv")
         big = Slice("t", 2, 0, 4_000)
-        with target.open("r") as writer:
+        with writing(target, "r") as writer:
             commit(writer, SLICES[0])
             with pytest.raises(NoRoom, match="No space left on device"):
                 commit(writer, big)

@@ -18,7 +18,7 @@ from playhead.records import Records
 from playhead.sandbox.folder import free_port
 from playhead.testing import LinkProxy, exercise_source, exercise_target, sample_records
 from playhead.testing.target_case import look, terms
-from tests.fix_archives import archive, commit, everything
+from tests.fix_archives import archive, commit, everything, writing
 from tests.fix_s3 import READER_KEY, READER_SECRET, S3Server
 
 
@@ -65,7 +65,7 @@ def test_an_object_of_many_parts(bucket: str) -> None:
     records.headers = [()] * count
     account = Account(Slice("t", 0, 0, count))
     account.read = count
-    with FilesTarget(root).open("r") as writer:
+    with writing(FilesTarget(root), "r") as writer:
         writer.commit(account, [records])
     with FilesSource(root).open() as reader:
         assert Records.of(r for run in reader.read(account.slice) for r in run) == records
@@ -88,7 +88,10 @@ def test_somebody_who_may_only_read(bucket: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", READER_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READER_SECRET)
     assert everything(root) == sample_records()
-    with FilesTarget(root).open("other") as writer, pytest.raises(AccessDenied, match=f"{root}/to"):
+    with (
+        writing(FilesTarget(root), "other") as writer,
+        pytest.raises(AccessDenied, match=f"{root}/to"),
+    ):
         commit(writer, Slice("contract", 0, 0, 1), sample_records()[:1])
     with pytest.raises(AccessDenied):
         FilesTarget(f"s3://{bucket}/b").prepare("other", FilesTarget(root).inspect(look()), terms())
@@ -139,7 +142,7 @@ def test_a_link_that_breaks_in_an_upload(
         return made
 
     target = FilesTarget(root)
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         cutter = threading.Thread(target=_cut_after, args=(link, after_bytes))
         cutter.start()
         with pytest.raises(Unavailable):
@@ -147,7 +150,7 @@ def test_a_link_that_breaks_in_an_upload(
         cutter.join()
     link.restore()
     assert target.entries("r") == []
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         writer.commit(account(), [records])
     with FilesSource(root).open() as reader:
         assert Records.of(r for run in reader.read(account().slice) for r in run) == records

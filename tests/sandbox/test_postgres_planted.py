@@ -24,7 +24,7 @@ from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
 from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
-from tests.fix_archives import commit
+from tests.fix_archives import commit, writing
 from tests.fix_archives import record as on_tape
 from tests.sandbox.postgres_table import record
 from tests.unit.standbys import NoEngine
@@ -300,7 +300,7 @@ def played_without_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: 
     monkeypatch.setenv("DATABASE_URL", url)
     monkeypatch.chdir(tmp_path)
     values = [b'{"id": %d, "v": "x", "n": 1.5}' % (n % 15) for n in range(20)]
-    with FilesTarget("tape", "json").open("tape") as writer:
+    with writing(FilesTarget("tape", "json"), "tape") as writer:
         commit(
             writer, Slice("t", 0, 0, 20), [on_tape(n, value=each) for n, each in enumerate(values)]
         )

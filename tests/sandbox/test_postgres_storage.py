@@ -14,7 +14,7 @@ from playhead.files.target import FilesTarget
 from playhead.record import Slice
 from playhead.replay import api
 from playhead.sandbox import Endpoints
-from tests.fix_archives import commit, record
+from tests.fix_archives import commit, record, writing
 from tests.sandbox.postgres_table import Table
 from tests.unit.standbys import NoEngine
 
@@ -59,7 +59,7 @@ def on_tape(
     monkeypatch.chdir(tmp_path)
 
     def write(fields: str) -> str:
-        with FilesTarget("tape", "json").open("tape") as writer:
+        with writing(FilesTarget("tape", "json"), "tape") as writer:
             for partition in (0, 1):
                 ids = range(partition * EACH, (partition + 1) * EACH)
                 values = [b'{"id": %d%s}' % (id_, fields.encode()) for id_ in ids]

@@ -28,7 +28,7 @@ from playhead.source import SourceFacts
 from playhead.target import Inspection, InspectRequest
 from playhead.terms import NO_TERMS, NotBegunThere, OtherTerms
 from playhead.testing.target_case import terms
-from tests.fix_archives import commit
+from tests.fix_archives import commit, writing
 from tests.fix_archives import record as on_tape
 from tests.sandbox.postgres_table import Table, record
 from tests.unit.standbys import NoEngine
@@ -67,7 +67,7 @@ def table(
     monkeypatch.setenv("DATABASE_URL", sandbox.database_url)
     monkeypatch.chdir(tmp_path)
     values = [b'{"id": %d, "v": "x"}' % n for n in range(COUNT)]
-    with FilesTarget("tape", "json").open("tape") as writer:
+    with writing(FilesTarget("tape", "json"), "tape") as writer:
         kept = [on_tape(n, value=value) for n, value in enumerate(values)]
         commit(writer, Slice("t", 0, 0, COUNT), kept)
     return Table.made(sandbox.database_url, schema, COLUMNS)

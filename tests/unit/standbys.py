@@ -20,7 +20,7 @@ from playhead.standby.create import make
 from playhead.standby.folder_watch import Watch
 from playhead.standby.store import Standbys
 from playhead.task.job import Job
-from tests.fix_archives import commit, everything, record
+from tests.fix_archives import commit, everything, record, writing
 from tests.unit.replaying import play_all
 
 COUNT = 6
@@ -59,7 +59,7 @@ class Room:
 
     def record(self) -> None:
         """A tape of one partition: a record for each second."""
-        with FilesTarget(str(self.tape), "json").open("tape") as writer:
+        with writing(FilesTarget(str(self.tape), "json"), "tape") as writer:
             kept = [record(offset, ms=1_000 * offset) for offset in range(COUNT)]
             commit(writer, Slice("t", 0, 0, COUNT), kept)
 

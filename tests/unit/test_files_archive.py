@@ -22,8 +22,9 @@ from playhead.files.target import FilesTarget
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, SourceFacts, TopicFacts
 from playhead.target import InspectRequest
+from playhead.terms import NotBegunThere
 from playhead.testing.target_case import terms
-from tests.fix_archives import archive, commit, data_files, read, record, slice_
+from tests.fix_archives import archive, commit, data_files, read, record, slice_, writing
 
 # --- descriptions and names --------------------------------------------------------------------
 
@@ -69,18 +70,34 @@ def test_names_can_be_read_back_and_lead_nowhere_else(topic, replay_id, offset):
 def test_topics_with_names_that_could_lead_out(tmp_path: Path, topic: str) -> None:
     root = tmp_path / "archive"
     wanted = Slice(topic, 0, 0, 1)
-    with FilesTarget(str(root)).open("../r") as writer:
+    with writing(FilesTarget(str(root)), "../r") as writer:
         commit(writer, wanted, [replace(record(0), topic=topic)])
     assert [each.name for each in tmp_path.iterdir()] == ["archive"]
     assert read(root, wanted) == [replace(record(0), topic=topic)]
     assert list(FilesSource(str(root)).bounds()) == [(topic, 0)]
 
 
+def test_another_folder_under_the_name_gets_nothing_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    target = FilesTarget(str(root))
+    with writing(target) as writer:
+        commit(writer, slice_(0, 5), [record(1)])
+    root.rename(tmp_path / "before")
+    with pytest.raises(NotBegunThere, match="does not know r"), target.open("r"):
+        pass
+    assert not root.exists()
+    archive(str(root), replay_id="other")
+    before = data_files(root)
+    with pytest.raises(NotBegunThere, match="does not know r"), target.open("r"):
+        pass
+    assert data_files(root) == before
+
+
 # --- bounds, gaps and times --------------------------------------------------------------------
 
 
 def test_a_gap_is_named_and_not_read_over(tmp_path: Path) -> None:
-    with FilesTarget(str(tmp_path)).open("r") as writer:
+    with writing(FilesTarget(str(tmp_path)), "r") as writer:
         commit(writer, slice_(10, 20), [record(12)])
         commit(writer, slice_(30, 40), [])
         commit(writer, slice_(50, 60), [record(50)])
@@ -103,7 +120,7 @@ def test_a_partition_that_was_empty_is_still_one(tmp_path: Path) -> None:
     target.prepare(
         "r", target.inspect(InspectRequest(SourceFacts("k", topics), {"t": 3}, [])), terms("t")
     )
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, slice_(4, 9, 1), [record(4, partition=1)])
     source = FilesSource(str(tmp_path))
     empty = Bounds(0, 0, 0)
@@ -117,7 +134,7 @@ def test_a_partition_that_was_empty_is_still_one(tmp_path: Path) -> None:
 
 def test_a_reader_that_stays_open_sees_what_is_archived_later(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path))
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, slice_(0, 5), [record(1)])
         with FilesSource(str(tmp_path)).open() as reader:
             assert [len(run) for run in reader.read(slice_(0, 5))] == [1]
@@ -133,7 +150,7 @@ TIMES = st.lists(st.integers(-5, 30), min_size=1, max_size=12)
 def test_offsets_by_time(tmp_path_factory, times, length, instant):
     root = tmp_path_factory.mktemp("times")
     records = [record(2 * n, ms=ms) for n, ms in enumerate(times)]
-    with FilesTarget(str(root), "json").open("r") as writer:
+    with writing(FilesTarget(str(root), "json"), "r") as writer:
         for start in range(0, 2 * len(times), length):
             part = slice_(start, start + length)
             commit(writer, part, [each for each in records if each in part])
@@ -163,7 +180,7 @@ def test_each_offset_is_read_once(tmp_path_factory, replays, start, length):
     kept_by_any = set()
     for number, (cuts, nth) in enumerate(replays):
         kept = [each for each in LOG if each.offset % nth == 0]
-        with FilesTarget(str(root)).open(f"r{number}") as writer:
+        with writing(FilesTarget(str(root)), f"r{number}") as writer:
             for part in map(slice_, cuts, cuts[1:]):
                 here = [each for each in kept if each in part]
                 filtered = len([each for each in LOG if each in part]) - len(here)
@@ -182,9 +199,9 @@ def test_each_offset_is_read_once(tmp_path_factory, replays, start, length):
 
 def test_a_slice_that_left_nothing_out_is_enough(tmp_path: Path) -> None:
     """So that a file which was compacted or selected from need not be read for nothing."""
-    with FilesTarget(str(tmp_path)).open("a-selected") as writer:
+    with writing(FilesTarget(str(tmp_path)), "a-selected") as writer:
         commit(writer, slice_(0, 10), [record(3, value=b"selected")], filtered=1)
-    with FilesTarget(str(tmp_path)).open("whole") as writer:
+    with writing(FilesTarget(str(tmp_path)), "whole") as writer:
         commit(writer, slice_(0, 20), [record(3), record(4)])
     data_files(tmp_path)[0].unlink()
     assert read(tmp_path, slice_(0, 20)) == [record(3), record(4)]
@@ -192,11 +209,11 @@ def test_a_slice_that_left_nothing_out_is_enough(tmp_path: Path) -> None:
 
 def test_other_records_under_the_same_name_are_refused(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path))
-    with target.open("one") as writer:
+    with writing(target, "one") as writer:
         commit(writer, slice_(0, 10), [record(1), record(2)])
     before = data_files(tmp_path)[0].read_bytes()
     with (
-        target.open("two") as writer,
+        writing(target, "two") as writer,
         pytest.raises(OtherRecords, match="where replay one has archived"),
     ):
         commit(writer, slice_(0, 10), [record(2)], filtered=1)
@@ -207,13 +224,13 @@ def test_other_records_under_the_same_name_are_refused(tmp_path: Path) -> None:
 def test_other_bytes_of_the_same_records_are_left_as_they_are(tmp_path: Path) -> None:
     """As another version of the library writes them."""
     target = FilesTarget(str(tmp_path))
-    with target.open("one") as writer:
+    with writing(target, "one") as writer:
         commit(writer, slice_(0, 10), [record(1), record(2)])
     (file,) = data_files(tmp_path)
     pq.write_table(pq.read_table(file), file, compression="none")
     rewrite_ledger(tmp_path, file)
     before = file.read_bytes()
-    with target.open("two") as writer:
+    with writing(target, "two") as writer:
         commit(writer, slice_(0, 10), [record(1), record(2)])
     assert file.read_bytes() == before
     assert read(tmp_path, slice_(0, 10)) == [record(1), record(2)]

@@ -34,7 +34,16 @@ from playhead.source import SourceFacts, TopicFacts
 from playhead.target import AlreadyCommitted
 from playhead.testing import Aborted, armed, sample_records
 from playhead.testing.target_case import look
-from tests.fix_archives import archive, commit, data_files, everything, read, record, slice_
+from tests.fix_archives import (
+    archive,
+    commit,
+    data_files,
+    everything,
+    read,
+    record,
+    slice_,
+    writing,
+)
 
 # --- damage ------------------------------------------------------------------------------------
 
@@ -167,12 +176,16 @@ def test_data_without_an_entry_is_not_read(tmp_path: Path) -> None:
 def test_what_a_dead_writer_left_is_gone_when_its_offsets_are_written(tmp_path: Path) -> None:
     """So that other tools do not see records twice, however the resume cuts."""
     target = FilesTarget(str(tmp_path))
-    with target.open("dead") as writer, armed("files.data_published=raise"), pytest.raises(Aborted):
+    with (
+        writing(target, "dead") as writer,
+        armed("files.data_published=raise"),
+        pytest.raises(Aborted),
+    ):
         commit(writer, slice_(0, 10), [record(1), record(9)])
-    with target.open("dead") as writer:
+    with writing(target, "dead") as writer:
         commit(writer, slice_(5, 20), [record(9)])
         commit(writer, slice_(0, 5), [record(1)])
-    with target.open("other") as writer:
+    with writing(target, "other") as writer:
         commit(writer, slice_(0, 20), [record(1), record(9)])
     found = [
         file_names.data_slice(str(file.relative_to(tmp_path)), "parquet")
@@ -186,7 +199,7 @@ def test_of_writers_that_overlap_at_the_same_time_one_wins(tmp_path: Path) -> No
     target, start = FilesTarget(str(tmp_path)), threading.Barrier(6)
 
     def attempt(n: int) -> bool:
-        with target.open("r") as writer:
+        with writing(target, "r") as writer:
             start.wait(30)
             try:
                 commit(writer, slice_(n, n + 10), [record(9)])
@@ -209,7 +222,7 @@ def test_a_writer_that_stands_still_does_not_keep_the_others_for_ever(
     archive_of = FilesTarget(str(tmp_path))._archive()
     with (
         archive_of.store.alone(file_names.place_folder("t", 0)),
-        FilesTarget(str(tmp_path)).open("r") as writer,
+        writing(FilesTarget(str(tmp_path)), "r") as writer,
     ):
         commit(writer, slice_(0, 5, 1), [])
         with pytest.raises(StoreUnavailable, match="another writer has locked it"):
@@ -219,7 +232,7 @@ def test_a_writer_that_stands_still_does_not_keep_the_others_for_ever(
 def test_compare_tells_damage_from_differences(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path))
     records = [record(n) for n in range(5)]
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, slice_(0, 10), records)
         (entry,) = target.entries("r")
         changed = [*records[1:4], record(4, value=None), record(7)]
@@ -301,7 +314,7 @@ def test_links_inside_an_archive_are_not_followed(tmp_path: Path, where: str) ->
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
     target = FilesTarget(str(tmp_path / "archive"))
-    with pytest.raises(LinkInside, match="inside the archive"), target.open("r") as writer:
+    with pytest.raises(LinkInside, match="inside the archive"), writing(target, "r") as writer:
         commit(writer, slice_(0, 5), [record(1)])
     assert list(elsewhere.iterdir()) == []
 

@@ -14,7 +14,7 @@ from playhead.replay.guards import LostFiles
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Inspection, KeepsFiles
 from playhead.testing.memory import ListSource
-from tests.fix_archives import commit, data_files, read, record, slice_
+from tests.fix_archives import commit, data_files, read, record, slice_, writing
 from tests.unit import replaying
 from tests.unit.replaying import TOPIC, runner, whole_plan
 
@@ -83,7 +83,7 @@ def test_offsets_of_a_lost_file_are_missing(tmp_path: Path, spoil, reason: str) 
 
 def test_a_slice_without_records_needs_no_file(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path), "json")
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, slice_(0, 10), [])
     assert not target.lost_files(target.entries("r"))
 
@@ -91,7 +91,7 @@ def test_a_slice_without_records_needs_no_file(tmp_path: Path) -> None:
 def test_another_file_with_the_same_offsets_is_read(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path))
     for replay_id, ends in (("a", (5, 10)), ("b", (10,))):
-        with target.open(replay_id) as writer:
+        with writing(target, replay_id) as writer:
             start = 0
             for end in ends:
                 commit(writer, slice_(start, end), [record(n) for n in range(start, end)])
@@ -107,9 +107,9 @@ def test_another_file_with_the_same_offsets_is_read(tmp_path: Path) -> None:
 
 def test_what_a_selection_left_out_is_not_read_in_place_of_a_lost_file(tmp_path: Path) -> None:
     target = FilesTarget(str(tmp_path))
-    with target.open("selected") as writer:
+    with writing(target, "selected") as writer:
         commit(writer, slice_(0, 5), [record(1)], filtered=1)
-    with target.open("whole") as writer:
+    with writing(target, "whole") as writer:
         commit(writer, slice_(0, 10), [record(1), record(2)])
     data_files(tmp_path)[1].unlink()
     with pytest.raises(Damaged, match="the file is gone"):

@@ -16,7 +16,7 @@ from playhead.record import Record, Slice
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
-from tests.fix_archives import commit, read, record, slice_
+from tests.fix_archives import commit, read, record, slice_, writing
 
 
 def archived(
@@ -34,7 +34,7 @@ def archived(
         archive = archive_of(str(root), "parquet")
         archive.make()
         agree(archive, replay_id, its)
-    with FilesTarget(str(root)).open(replay_id) as writer:
+    with writing(FilesTarget(str(root)), replay_id, keeps_terms=topic_id is not None) as writer:
         commit(writer, wanted, records)
 
 

@@ -15,7 +15,7 @@ from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import InspectRequest
 from playhead.testing.target_case import terms
-from tests.fix_archives import commit, data_files, read, record, slice_
+from tests.fix_archives import commit, data_files, read, record, slice_, writing
 
 VALUES = [
     b'{"car": 7, "speed": 301, "pit": false, "team": "r\xc3\xa9d", "tyres": [1, 2], "mixed": 1}',
@@ -53,7 +53,7 @@ def typed_target(root: Path) -> FilesTarget:
 def test_typed_columns(tmp_path: Path) -> None:
     target = typed_target(tmp_path)
     records = [record(n, value=value) for n, value in enumerate(VALUES)]
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, slice_(0, 5), records)
     rows = pq.read_table(data_files(tmp_path)[0]).to_pylist()
     typed = [{k: v for k, v in row.items() if k.startswith("value_")} for row in rows]
@@ -77,12 +77,15 @@ def test_typed_columns(tmp_path: Path) -> None:
 def test_a_value_that_does_not_fit_is_refused(tmp_path: Path, value: bytes) -> None:
     target = typed_target(tmp_path)
     records = [record(0, value=VALUES[0]), record(1, value=value), record(2, value=VALUES[1])]
-    with target.open("r") as writer, pytest.raises(RecordRefused, match="t:0 offset 1") as caught:
+    with (
+        writing(target, "r") as writer,
+        pytest.raises(RecordRefused, match="t:0 offset 1") as caught,
+    ):
         commit(writer, slice_(0, 5), records)
     assert MISFITS[value] in caught.value.reason
     account = Account(slice_(0, 5), ErrorRule("skip"))
     account.read = 3
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         writer.commit(account, [Records.of(records)])
         (entry,) = target.entries("r")
         assert (entry.written, entry.skipped) == (2, 1)
@@ -148,7 +151,7 @@ def test_a_slice_of_which_no_value_fits(tmp_path: Path) -> None:
     target = typed_target(tmp_path)
     account = Account(slice_(0, 5), ErrorRule("skip"))
     account.read = 1
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         writer.commit(account, [Records.of([record(0, value=b"-")])])
     assert data_files(tmp_path) == []
     assert read(tmp_path, slice_(0, 5)) == []
@@ -172,6 +175,6 @@ def test_values_that_are_no_json_get_no_columns(tmp_path: Path) -> None:
     )
     assert [note.code for note in inspection.notes] == ["files.no-columns"]
     target.prepare("r", inspection, terms())
-    with target.open("r") as writer:
+    with writing(target, "r") as writer:
         commit(writer, slice_(0, 5), [record(0)])
     assert read(tmp_path, slice_(0, 5)) == [record(0)]

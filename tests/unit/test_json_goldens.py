@@ -20,7 +20,7 @@ from playhead.cli.app import main
 from playhead.files.target import FilesTarget
 from playhead.record import Slice
 from playhead.replay import api
-from tests.fix_archives import commit, record
+from tests.fix_archives import commit, record, writing
 from tests.unit.standbys import NoEngine
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "json"
@@ -74,7 +74,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
 def tapes() -> None:
     """Write an archive of two partitions, and one that lacks the end of both."""
     for root, end in (("tape", 5), ("half", 3)):
-        with FilesTarget(root, "json").open(root) as writer:
+        with writing(FilesTarget(root, "json"), root, keeps_terms=False) as writer:
             for partition in (0, 1):
                 kept = [
                     replace(

@@ -12,7 +12,7 @@ from playhead.record import Slice
 from playhead.replay import api
 from playhead.replay.journal import Journal
 from playhead.testing import ListSource, ListTarget
-from tests.fix_archives import commit, record
+from tests.fix_archives import commit, record, writing
 from tests.unit.replaying import plan_of, request, runner
 from tests.unit.standbys import NoEngine, Room, furnished
 
@@ -31,7 +31,7 @@ def ahead(room: Room) -> str:
     """Of seven records, one for each second, the fourth is two hours ahead."""
     where = room.tape.with_name("ahead")
     times = [0, 1, 2, 7_202, 3, 4, 5]
-    with FilesTarget(str(where), "json").open("tape") as writer:
+    with writing(FilesTarget(str(where), "json"), "tape") as writer:
         kept = [record(offset, ms=1_000 * second) for offset, second in enumerate(times)]
         commit(writer, Slice("t", 0, 0, len(times)), kept)
     return f"json:{where}"

@@ -31,7 +31,7 @@ from playhead.target import Inspection
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, Whereto, agreed, differing
 from playhead.testing import Aborted, ListSource, ListTarget, armed
 from playhead.testing.target_case import terms
-from tests.fix_archives import commit, record
+from tests.fix_archives import commit, record, writing
 from tests.unit.replaying import partition_plan, plan_of, runner, whole_plan
 from tests.unit.replaying import record as lap
 from tests.unit.standbys import COUNT, NoEngine, Room, furnished
@@ -65,7 +65,7 @@ def code_of(*words: str) -> int:
 
 def grown(room: Room) -> None:
     """The tape has one more record than it had."""
-    with FilesTarget(str(room.tape), "json").open("later") as writer:
+    with writing(FilesTarget(str(room.tape), "json"), "later") as writer:
         commit(writer, Slice("t", 0, COUNT, COUNT + 1), [record(COUNT)])
 
 

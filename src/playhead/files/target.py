@@ -23,7 +23,7 @@ from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import Inspection, InspectRequest, Target, Writer
-from playhead.terms import Terms
+from playhead.terms import NotBegunThere, Terms
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class FilesTarget(Target):
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         archive = self._archive()
         archive.make()
-        if kept_terms(archive, replay_id) is None:
+        if not archive.is_there() or kept_terms(archive, replay_id) is None:
             # Another replay may have come in between since the inspection.
             origins_before(archive, terms.topics, replay_id).refuse_another(terms.topics)
         notes = agree(archive, replay_id, terms)
@@ -122,7 +122,9 @@ class FilesTarget(Target):
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:
         archive = self._archive()
-        archive.make()
+        if not archive.is_there() or kept_terms(archive, replay_id) is None:
+            # Another folder or bucket is under this name now: `prepare` has written terms into the first one.
+            raise NotBegunThere(replay_id, where=archive.store.identity)
         if self.typed:
             topics = archive.about(replay_id)
             columns = {topic: known.get("columns", {}) for topic, known in topics.items()}
