@@ -89,10 +89,10 @@ def test_somebody_who_may_only_read(bucket: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", READER_SECRET)
     assert everything(root) == sample_records()
     with (
-        writing(FilesTarget(root), "other") as writer,
+        FilesTarget(root).open("one") as writer,
         pytest.raises(AccessDenied, match=f"{root}/to"),
     ):
-        commit(writer, Slice("contract", 0, 0, 1), sample_records()[:1])
+        commit(writer, Slice("contract", 2, 0, 1), [replace(sample_records()[0], partition=2)])
     with pytest.raises(AccessDenied):
         FilesTarget(f"s3://{bucket}/b").prepare("other", FilesTarget(root).inspect(look()), terms())
 
