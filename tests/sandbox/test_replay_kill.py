@@ -51,7 +51,7 @@ SAMPLE = [
 
 def test_no_point_of_a_replay_is_left_out() -> None:
     passed = {point for _, point in CASES}
-    areas = ("kafka.", "postgres.", "files.", "job.", "run.")
+    areas = ("kafka.", "postgres.", "tables.terms_", "files.", "job.", "run.")
     elsewhere = {each for each in POINTS if each.startswith("postgres.latest.")}
     assert {point for point in POINTS if point.startswith(areas)} == passed | elsewhere
 
