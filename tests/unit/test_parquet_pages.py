@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from playhead.files.formats.parquet import ParquetCodec
-from playhead.files.formats.parquet_pages import sizes_of
+from playhead.files.formats.parquet_pages import _Header, sizes_of
 from playhead.record import Slice
 from tests.unit.test_files_damage import bytes_of, table_with
 
@@ -53,6 +53,23 @@ def test_pages_that_unfold_to_more_than_the_footer_says_are_refused(liar: bytes)
         list(ParquetCodec().decode(liar, Slice("t", 0, 0, 1)))
 
 
+@pytest.mark.parametrize("kind", [b"\x04", b"\x06"])
+def test_a_second_size_that_the_reader_ignores_does_not_hide_the_first(kind: bytes) -> None:
+    last = table_with(value=pa.array([bytes(_SIZE)]))
+    last = last.select([*(name for name in last.column_names if name != "value"), "value"])
+    data = bytes_of(last, compression="zstd", use_dictionary=False, store_schema=False)
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    group = parquet.read_metadata(pa.BufferReader(data)).row_group(0)
+    column, second = group.column(group.num_columns - 1), kind + zigzag(2) + zigzag(900)
+    header = _Header(data, column.data_page_offset, footer)
+    header.struct()
+    told, longer = (zigzag(column.total_compressed_size + more) for more in (0, len(second)))
+    said = data[: header.at - 1] + second + data[header.at - 1 : footer]
+    said += data[footer:].replace(told, longer)
+    with pytest.raises(ValueError, match="the field 2 twice"):
+        list(ParquetCodec().decode(with_a_smaller_footer(said), Slice("t", 0, 0, 1)))
+
+
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_pages_have_what_an_honest_footer_says(version: Any, use_dictionary: bool) -> None:
@@ -90,6 +107,13 @@ def test_values_of_a_page_are_counted(number: int) -> None:
         (b"\x19\xf0", "a field of the type 9"),
         (b"\x1c" * 100, "nested too deeply"),
         (b"\x25" + b"\xff" * 20, "too long"),
+        # Two sizes, the second one of a type that the reader of Parquet ignores; and a field that wraps to 2.
+        (b"\x25\xe0\xa5\x62\x06\x04\x02\x15\x00\x00", "the field 2 twice"),
+        (b"\x25\x02\x15\x00\x05\x84\x80\x08\x02\x00", "no such field"),
+        # Of the header of data: another type, two numbers of values, and fewer than none.
+        (b"\x25\x00\x15\x00\x2c\x15\x7e\x00\x05\x0a\x02\x00", "the field 5 twice"),
+        (b"\x25\x00\x15\x00\x2c\x15\x7e\x06\x02\x02\x00\x00", "the field 1 twice"),
+        (b"\x25\x00\x15\x00\x2c\x15\x7f\x00\x00", "fewer values than none"),
         (b"\x18\xff\xff\xff\xff\x7f", "cut off"),
     ],
 )

@@ -10,6 +10,7 @@ _VALUES: Final = 1
 _BINARY, _STRUCT = 8, 12
 _SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
 _NUMBERS: Final = (4, 5, 6)
+_NAMES: Final = 1 << 15
 _DEEPEST: Final = 4
 _LONGEST_NUMBER: Final = 10
 _Fields = Mapping[int, "int | _Fields"]
@@ -33,6 +34,8 @@ def sizes_of(data: bytes, start: int, end: int) -> tuple[int, int]:
         for each in _DATA_HEADERS:
             of_data = fields.get(each, {})
             count = of_data.get(_VALUES) if isinstance(of_data, Mapping) else None
+            if isinstance(count, int) and count < 0:  # It would hide the values of other pages.
+                raise ValueError("a page has fewer values than none")
             values += count if isinstance(count, int) else 0
         at = header.at + packed
     if at > end:
@@ -54,6 +57,11 @@ class _Header:
         while said := self._byte():
             kind = said & 15
             name = name + (said >> 4) if said >> 4 else self._signed()
+            # Of a field with two types, the reader of Parquet takes another one, and of a number only 16 bits.
+            if name in fields or not 0 < name < _NAMES:
+                raise ValueError(
+                    f"the header of a page has the field {name} twice, or no such field"
+                )
             if kind in _NUMBERS:
                 fields[name] = self._signed()
             elif kind == _STRUCT:
