@@ -9,9 +9,10 @@ import pytest
 
 from playhead.errors import PlayheadError
 from playhead.postgres.bounded_connection import AnswerTooLarge, refuse_values
+from playhead.postgres.explain import NotExplained, open_explainer
 from playhead.postgres.query_link import QueryLink
 from playhead.postgres.session import open_session
-from tests.lying_server import Flood, LyingServer, error, message
+from tests.lying_server import Flood, LyingServer, error, message, ready
 
 _MOST_BYTES = 700 << 20
 _COLUMNS = message(b"T", struct.pack(">h", 1) + b"a\0" + struct.pack(">ihihih", 0, 0, 20, 8, -1, 1))
@@ -34,6 +35,11 @@ _ASK = {
     "statements": "from playhead.postgres.statement_connection import StatementConnection\n"
     "call = lambda url: StatementConnection(url).ask('SELECT 1', ())",
     "Arrow": "from playhead.postgres.adbc import ArrowConnection as call",
+    "plans": "from playhead.postgres.explain import NotExplained, open_explainer\n"
+    "def call(url):\n"
+    "    with open_explainer(url) as explainer:\n"
+    "        try: explainer.plan(b'SELECT 1', None)\n"
+    "        except NotExplained as exc: print(exc)",
     "queries": "from playhead.postgres.query_link import QueryLink\n"
     "def call(url):\n"
     "    link = QueryLink(url.encode())\n"
@@ -71,7 +77,11 @@ def asked(how: str, server: LyingServer) -> tuple[str, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much has arrived")
 @pytest.mark.parametrize(
     ("how", "kind"),
-    [("the doctor", "rows"), *((how, kind) for how in ("statements", "Arrow") for kind in FLOODS)],
+    [
+        ("the doctor", "rows"),
+        ("plans", "rows"),
+        *((how, kind) for how in ("statements", "Arrow") for kind in FLOODS),
+    ],
 )
 def test_an_answer_without_an_end_fills_no_memory(how: str, kind: str) -> None:
     # The extended protocol says first that it has parsed.
@@ -84,7 +94,7 @@ def test_an_answer_without_an_end_fills_no_memory(how: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["notices", "settings"])
-@pytest.mark.parametrize("how", ["the doctor", "statements", "queries"])
+@pytest.mark.parametrize("how", ["the doctor", "statements", "plans", "queries"])
 def test_a_login_without_an_end_fills_no_memory(how: str, kind: str) -> None:
     with LyingServer(greeting=FLOODS[kind]) as server:
         said, most = asked(how, server)
@@ -96,6 +106,15 @@ def test_more_values_than_any_answer_has_are_not_read() -> None:
     refuse_values(5_000_005)  # the longest answer: a million rows of five, and one more
     with pytest.raises(AnswerTooLarge, match="values for one statement"):
         refuse_values(9_000_000)
+
+
+def test_a_plan_without_an_answer_is_not_explained() -> None:
+    with (
+        LyingServer(ready(b"I"), ready(b"I")) as server,
+        open_explainer(server.url) as explainer,
+        pytest.raises(NotExplained, match="gave no answer"),
+    ):
+        explainer.plan(b"SELECT 1", None)
 
 
 def test_an_error_of_a_megabyte_is_cut() -> None:

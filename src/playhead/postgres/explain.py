@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
-from psycopg import conninfo, pq
+from psycopg import conninfo, generators, pq
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
+from playhead.postgres.bounded_connection import AnswerTooLarge, BoundedConnection
 from playhead.postgres.connecting import opened
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.server import Explainer, NotExplained
@@ -34,28 +35,42 @@ class PostgresExplainer(Explainer):
 
     def plan(self, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
         try:
-            return self._plan(self._connection.pgconn, text, parameters)
-        except psycopg.Error as exc:
+            return self._plan(text, parameters)
+        except (psycopg.Error, AnswerTooLarge) as exc:
             raise NotExplained(secrets.redact(str(exc))) from exc
 
-    @staticmethod
-    def _plan(link: pq.abc.PGconn, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
-        begun = link.exec_(_BEGIN)
+    def _plan(self, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
+        begun = self._answer(_BEGIN)
         try:
             if begun.status != pq.ExecStatus.COMMAND_OK:
                 raise NotExplained(_said(begun))
             if parameters is None:
                 # The extended protocol would want a value for each `$n`.
-                result = link.exec_(b"EXPLAIN (FORMAT TEXT, GENERIC_PLAN) " + text)
+                result = self._answer(b"EXPLAIN (FORMAT TEXT, GENERIC_PLAN) " + text)
             else:
                 # The simple protocol would take several statements.
-                result = link.exec_params(b"EXPLAIN (FORMAT TEXT) " + text, parameters)
+                result = self._answer(b"EXPLAIN (FORMAT TEXT) " + text, parameters)
             if result.status != pq.ExecStatus.TUPLES_OK:
                 raise NotExplained(_said(result))
             lines = [result.get_value(row, 0) or b"" for row in range(result.ntuples)]
             return b"\n".join(lines).decode("utf-8", "replace")
         finally:
-            link.exec_(b"ROLLBACK")
+            if not self._connection.closed:  # as after an answer that is too large
+                self._answer(b"ROLLBACK")
+
+    def _answer(
+        self, text: bytes, parameters: Sequence[bytes | None] | None = None
+    ) -> pq.abc.PGresult:
+        """Return the last result, as `exec_` does, but count what arrives."""
+        link = self._connection.pgconn
+        if parameters is None:
+            link.send_query(text)
+        else:
+            link.send_query_params(text, parameters)
+        found: list[pq.abc.PGresult] = self._connection.wait(generators.execute(link))
+        if not found:
+            raise NotExplained("the server gave no answer")
+        return found[-1]
 
 
 def _said(result: pq.abc.PGresult) -> str:
@@ -69,7 +84,7 @@ def open_explainer(url: str) -> Iterator[PostgresExplainer]:
     defaults = {"connect_timeout": "10", "application_name": APPLICATION}
     address = conninfo.make_conninfo("", **(defaults | checked(url) | {"client_encoding": "UTF8"}))
     try:
-        connection = opened(address, lambda: psycopg.connect(address, autocommit=True))
+        connection = opened(address, lambda: BoundedConnection.connect(address, autocommit=True))
     except psycopg.Error as exc:
         where = secrets.without_password(url)
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
