@@ -57,7 +57,7 @@ class _Header:
         while said := self._byte():
             kind = said & 15
             name = name + (said >> 4) if said >> 4 else self._signed()
-            # Of a field with two types, the reader of Parquet takes another one, and of a number only 16 bits.
+            # The reader of Parquet takes the field whose type it expects, and only 16 bits of its number.
             if name in fields or not 0 < name < _NAMES:
                 raise ValueError(
                     f"the header of a page has the field {name} twice, or no such field"
