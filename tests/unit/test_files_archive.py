@@ -77,6 +77,17 @@ def test_topics_with_names_that_could_lead_out(tmp_path: Path, topic: str) -> No
     assert list(FilesSource(str(root)).bounds()) == [(topic, 0)]
 
 
+def test_another_folder_under_the_name_gets_nothing_from_an_open_writer(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    with writing(FilesTarget(str(root))) as writer:
+        commit(writer, slice_(0, 5), [record(1)])
+        root.rename(tmp_path / "before")
+        root.mkdir()
+        with pytest.raises(NotBegunThere, match="does not know r"):
+            commit(writer, slice_(5, 10), [record(6)])
+    assert not list(root.rglob("*"))
+
+
 def test_another_folder_under_the_name_gets_nothing_in_the_middle_of_a_run(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     target = FilesTarget(str(root))

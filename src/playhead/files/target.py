@@ -15,7 +15,7 @@ from playhead.files.formats.jsonl import bytes_as_json, headers_as_json
 from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.inspect import archive_made, origins_before, surveyed
 from playhead.files.open_archive import archive_of, checked_format, settled
-from playhead.files.terms import agree, kept_terms
+from playhead.files.terms import agree, kept_terms, need_terms
 from playhead.files.typed_columns import shown_fields
 from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
@@ -23,7 +23,7 @@ from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.target import Inspection, InspectRequest, Target, Writer
-from playhead.terms import NotBegunThere, Terms
+from playhead.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,7 @@ class FilesTarget(Target):
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:
         archive = self._archive()
-        if not archive.is_there() or kept_terms(archive, replay_id) is None:
-            # Another folder or bucket is under this name now: `prepare` has written terms into the first one.
-            raise NotBegunThere(replay_id, where=archive.store.identity)
+        need_terms(archive, replay_id)
         if self.typed:
             topics = archive.about(replay_id)
             columns = {topic: known.get("columns", {}) for topic, known in topics.items()}

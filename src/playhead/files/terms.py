@@ -8,6 +8,7 @@ from playhead.files.archive import Archive
 from playhead.host.faults import abort_point
 from playhead.note import Note
 from playhead.terms import (
+    NotBegunThere,
     OtherTerms,
     Terms,
     agreed,
@@ -29,6 +30,12 @@ def kept_terms(archive: Archive, replay_id: str) -> Terms | None:
         if differences := differing(found[0], other):
             raise OtherTerms(replay_id, differences=[f"it has several: {differences[0]}"])
     return found[0] if found else None
+
+
+def need_terms(archive: Archive, replay_id: str) -> None:
+    """Refuse another folder or bucket under this name: `prepare` has written terms into the first one."""
+    if not archive.is_there() or kept_terms(archive, replay_id) is None:
+        raise NotBegunThere(replay_id, where=archive.store.identity)
 
 
 def agree(archive: Archive, replay_id: str, wanted: Terms) -> Sequence[Note]:

@@ -12,6 +12,7 @@ from playhead.files.compare import compared
 from playhead.files.errors import OtherRecords
 from playhead.files.regroup import Group, regrouped
 from playhead.files.stores.store import Piece
+from playhead.files.terms import need_terms
 from playhead.host.faults import abort_point
 from playhead.ledger import Entry
 from playhead.record import Slice
@@ -39,6 +40,7 @@ class FilesWriter(Writer):
         self._refuse_overlap(slice_)
         file = encoded(self._archive, account, records)
         ledger = file_names.entries_folder(self._replay_id, *slice_.place)
+        need_terms(self._archive, self._replay_id)  # A task may be open for hours.
         with self._archive.store.alone(file_names.place_folder(*slice_.place), ledger):
             self._refuse_overlap(slice_)
             self._publish(account, file)
