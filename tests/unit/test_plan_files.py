@@ -27,6 +27,13 @@ def test_a_pipe_is_not_a_plan_and_nobody_waits_for_it(tmp_path):
         load_plan(pipe)
 
 
+def test_a_file_of_terabytes_of_nothing_is_not_read(tmp_path):
+    with (tmp_path / "plan.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(UsageError, match="is not a plan: it has 1,099,511,627,776 bytes"):
+        load_plan(tmp_path / "plan.json")
+
+
 def test_a_plan_in_a_file_behind_a_link_is_looked_at(tmp_path):
     (tmp_path / "plan.json").write_text("{}")
     (tmp_path / "link").symlink_to("plan.json")

@@ -32,6 +32,8 @@ from playhead.standby.runner import held_for
 STOPS_WITHIN_S = 20.0
 # Options that need_source confirms, or that decide the offsets and the speed, but nothing that is written.
 _OF_OFFSETS = {"source", "target", "span", "lateness_ms", "read_on", "pace", "max_gap_ms"}
+# Another user may have written the file, and it may take no room on the disk.
+_MOST_OF_A_PLAN = 256 << 20
 _NAME_KAFKA = ("context", "bootstrap_servers", "kafka_config", "assignment")
 
 
@@ -134,6 +136,8 @@ def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[
 def load_plan(file: Path) -> Plan:
     if not file.is_file():
         raise UsageError(f"{file} is not a plan: it is not a regular file")
+    if (size := file.stat().st_size) > _MOST_OF_A_PLAN:
+        raise UsageError(f"{file} is not a plan: it has {size:,} bytes")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
