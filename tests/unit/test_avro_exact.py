@@ -89,6 +89,7 @@ def test_large_values_of_every_day_are_read(schema, data):
     assert reader(record({"f": schema}, "Outer")).read(data)["f"]
 
 
+@pytest.mark.slow  # walks 275,000 values
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 12), st.integers(0, 3), st.integers(0, 200), st.booleans())
 def test_a_value_that_is_not_walked_would_have_passed(nulls, booleans, scale, is_union):

@@ -117,6 +117,7 @@ PIECES = ("a", "t5", "f", "(", ")", ",", ".", ";", "=", "$1", "$$", "$x$", "--",
 LITERAL = st.sampled_from(LITERALS)
 
 
+@pytest.mark.slow  # reads 1,200 texts
 @settings(max_examples=600, deadline=None)
 @given(
     st.sampled_from(("SELECT ", "insert into t values ", "UPDATE t SET a=", "DELETE FROM t ")),
