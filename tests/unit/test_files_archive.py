@@ -15,11 +15,13 @@ from playhead.errors import BadValue
 from playhead.files import file_names
 from playhead.files.errors import (
     ArchiveGap,
+    NotAnArchive,
     OtherRecords,
 )
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
 from playhead.record import Slice
+from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, SourceFacts, TopicFacts
 from playhead.target import InspectRequest
 from playhead.terms import NotBegunThere
@@ -94,14 +96,27 @@ def test_another_folder_under_the_name_gets_nothing_in_the_middle_of_a_run(tmp_p
     with writing(target) as writer:
         commit(writer, slice_(0, 5), [record(1)])
     root.rename(tmp_path / "before")
-    with pytest.raises(NotBegunThere, match="does not know r"), target.open("r"):
+    with pytest.raises(NotAnArchive, match="is not an archive of Playhead"), target.open("r"):
         pass
     assert not root.exists()
     archive(str(root), replay_id="other")
-    before = data_files(root)
-    with pytest.raises(NotBegunThere, match="does not know r"), target.open("r"):
-        pass
-    assert data_files(root) == before
+    before = sorted(root.rglob("*"))
+    with (
+        target.open("r") as writer,
+        pytest.raises(NotBegunThere, match="does not know r"),
+    ):
+        commit(writer, slice_(5, 10), [record(6)])
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_replay_without_terms_of_an_older_version_can_be_compared(tmp_path: Path) -> None:
+    target = FilesTarget(str(tmp_path))
+    with writing(target, keeps_terms=False) as writer:
+        commit(writer, slice_(0, 5), [record(1)])
+    (entry,) = target.entries("r")
+    with target.open("r") as writer:
+        found = writer.compare(entry, [Records.of([record(1)])])
+    assert (found.expected, found.found, found.different) == (1, 1, 0)
 
 
 # --- bounds, gaps and times --------------------------------------------------------------------

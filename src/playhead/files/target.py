@@ -15,7 +15,7 @@ from playhead.files.formats.jsonl import bytes_as_json, headers_as_json
 from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.inspect import archive_made, origins_before, surveyed
 from playhead.files.open_archive import archive_of, checked_format, settled
-from playhead.files.terms import agree, kept_terms, need_terms
+from playhead.files.terms import agree, kept_terms
 from playhead.files.typed_columns import shown_fields
 from playhead.files.writer import FilesWriter
 from playhead.ledger import Entry
@@ -89,7 +89,7 @@ class FilesTarget(Target):
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         archive = self._archive()
         archive.make()
-        if not archive.is_there() or kept_terms(archive, replay_id) is None:
+        if kept_terms(archive, replay_id) is None:
             # Another replay may have come in between since the inspection.
             origins_before(archive, terms.topics, replay_id).refuse_another(terms.topics)
         notes = agree(archive, replay_id, terms)
@@ -122,7 +122,7 @@ class FilesTarget(Target):
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[Writer]:
         archive = self._archive()
-        need_terms(archive, replay_id)
+        archive.need()
         if self.typed:
             topics = archive.about(replay_id)
             columns = {topic: known.get("columns", {}) for topic, known in topics.items()}

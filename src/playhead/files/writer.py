@@ -40,7 +40,7 @@ class FilesWriter(Writer):
         self._refuse_overlap(slice_)
         file = encoded(self._archive, account, records)
         ledger = file_names.entries_folder(self._replay_id, *slice_.place)
-        need_terms(self._archive, self._replay_id)  # A task may be open for hours.
+        need_terms(self._archive, self._replay_id)
         with self._archive.store.alone(file_names.place_folder(*slice_.place), ledger):
             self._refuse_overlap(slice_)
             self._publish(account, file)
