@@ -7,6 +7,7 @@ import fcntl
 import socket
 import struct
 import termios
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
@@ -55,19 +56,11 @@ class BoundedConnection(psycopg.Connection[Any]):
         return cls((yield from bounded_login(generators.connect(conninfo))))
 
 
-def bounded_login(
-    gen: PQGenConn[_Result],
-) -> PQGenConn[_Result]:
+def bounded_login(gen: PQGenConn[_Result]) -> PQGenConn[_Result]:
     """Pass on the steps of connecting; raise AnswerTooLarge for more than a login needs."""
-    arrived, ready = _Arrived(_MOST_OF_A_LOGIN, "bytes for a login"), None
-    while True:
-        try:
-            place = next(gen) if ready is None else gen.send(ready)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
-        ready = yield place
-        arrived.refuse_more(place[0], ready)
+    arrived = _Arrived(_MOST_OF_A_LOGIN, "bytes for a login")
+    counted: PQGenConn[_Result] = _counted(gen, lambda at, ready: arrived.refuse_more(at[0], ready))
+    return counted
 
 
 def refuse_values(count: int) -> None:
@@ -77,15 +70,21 @@ def refuse_values(count: int) -> None:
 
 
 def _bounded(gen: PQGen[_Result], fileno: int) -> PQGen[_Result]:
-    arrived, ready = _Arrived(before=received(fileno)), None
+    arrived = _Arrived(before=received(fileno))
+    counted: PQGen[_Result] = _counted(gen, lambda _, ready: arrived.refuse_more(fileno, ready))
+    return counted
+
+
+def _counted(gen: Any, count: Callable[[Any, int], None]) -> Any:
+    """Pass on the steps of psycopg: what each waits for, and what the socket is ready for then."""
+    ready = None
     while True:
         try:
             waits_for = next(gen) if ready is None else gen.send(ready)
         except StopIteration as end:
-            result: _Result = end.value
-            return result
+            return end.value
         ready = yield waits_for
-        arrived.refuse_more(fileno, ready)
+        count(waits_for, ready)
 
 
 class _Arrived:
