@@ -17,7 +17,7 @@ from playhead.kafka.write.row_shipping import RowShipper, Shipped
 from playhead.kafka.write.transactions import RecordColumns
 from playhead.queries.log_file import LogFile
 from playhead.queries.log_folder import KeptLog, LogFolder, Step
-from playhead.querylog.located import DATABASE, PLACE_HEADER, LocatedRow, place_of, topic_of
+from playhead.querylog.located import DATABASE, LocatedRow, place_header, place_of, topic_of
 
 _MOST_ROWS: Final = 100_000
 _MOST_BYTES: Final = 16 << 20
@@ -276,5 +276,5 @@ def _columns_of(place: tuple[str, int], rows: list[LocatedRow], sequence: int) -
         [row.time_us // 1_000 for row in rows],
         [row.session for row in rows],
         [row.value for row in rows],
-        [[(PLACE_HEADER, b"%d" % place_of(sequence, row.start))] for row in rows],
+        [[place_header(place_of(sequence, row.start))] for row in rows],
     )

@@ -72,9 +72,14 @@ def place_of(file: int, start: int) -> int:
     return file << _FILE_BITS | start
 
 
+def place_header(place: int) -> tuple[str, bytes]:
+    """Return the header with a row's place, which orders the rows of all partitions."""
+    return PLACE_HEADER, b"%d" % place
+
+
 def headers_of(place: int) -> Headers:
-    """Return the headers of a row's record: its place, which orders the rows of all partitions."""
-    return ((PLACE_HEADER, b"%d" % place),)
+    """Return the headers of a row's record."""
+    return (place_header(place),)
 
 
 def place_in(headers: Headers) -> int | None:
