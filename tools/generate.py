@@ -210,9 +210,7 @@ def settings() -> str:
 def python() -> str:
     defaults = {each.name: each.default for each in dataclasses.fields(Request)}
     rows = [
-        (code(name), row.help, code(repr(defaults[name])))
-        for name, row in REPLAY_RULES.items()
-        if name != "pace"
+        (code(name), row.help, code(repr(defaults[name]))) for name, row in REPLAY_RULES.items()
     ]
     introduction = (
         "`Replay(source, target, span, pace, **rules)`: the rules are the options of [`playhead replay`]"

@@ -97,7 +97,7 @@ def test_a_rule_of_a_replay_is_a_field_of_its_request_and_knows_the_same_words()
         field = known.pop(row.name)
         assert row.choices == field.metadata.get("words", ()), row.name
         assert (row.kind == "switch") is isinstance(field.default, bool), row.name
-    assert sorted(known) == ["source", "span", "target"]
+    assert sorted(known) == ["pace", "source", "span", "target"]
 
 
 def test_names_are_a_list_with_commas():

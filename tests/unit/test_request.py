@@ -109,6 +109,8 @@ def test_the_rules_of_python_are_those_of_the_command_line():
     assert (said.request().key, said.request().lateness_ms) == (("id", "car"), 120_000)
     with pytest.raises(BadValue, match="--on-conflict is 'replace'; needed: ignore, newer"):
         Replay(*ends, on_conflict="replace")
+    with pytest.raises(UnknownKey, match="unknown key 'pace'"):
+        Replay(*ends, rules={"pace": "2x"})
     with pytest.raises(BadValue, match="key is 7"):
         Replay(*ends, key=7).request()
 

@@ -142,9 +142,9 @@ RULES = (ERRORS, PACE, INTO_TABLES, INTO_TOPICS)
 REPLAY_RULES = {
     row.name: row
     for group in (SPAN.only("lateness_ms", "read_on"), TRANSFORM, TRAFFIC, *RULES)
-    for row in group
+    for row in group.without("pace")
 }
-"""All rules of a replay: the options of the command line, and the keywords of `Replay` in Python."""
+"""The options of a replay beside its span and its pace; in Python, the keywords of `Replay`."""
 
 # --- replay, resume, runs, cancel
 

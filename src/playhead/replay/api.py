@@ -79,9 +79,13 @@ class Replay:
         **more_rules: Any,
     ) -> None:
         named = {**(rules or {}), **more_rules}
-        self.__dict__.update(source=source, target=target)
-        self.__dict__.update(span=span or Span.of(), pace=pace or Pace.max())
-        self.__dict__.update(rules={name: _rule(name, rule) for name, rule in named.items()})
+        self.__dict__.update(
+            source=source,
+            target=target,
+            span=span or Span.of(),
+            pace=pace or Pace.max(),
+            rules={name: _rule(name, rule) for name, rule in named.items()},
+        )
 
     def request(self) -> Request:
         said = {"span": str(self.span), "pace": str(self.pace), **self.rules}
