@@ -5,10 +5,13 @@ import pytest
 from tests import fix_budget
 
 
-def spends(item: pytest.Item, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+def spends(
+    item: pytest.Item, monkeypatch: pytest.MonkeyPatch, seconds: float, slowness: float = 1.0
+) -> None:
     clock = iter([10.0, 10.0 + seconds])
     with monkeypatch.context() as patch:
         patch.setattr(fix_budget, "_cpu_s", lambda: next(clock))
+        patch.setattr(fix_budget, "_slowness", lambda: slowness)
         call = fix_budget.pytest_runtest_call(item)
         next(call)
         with pytest.raises(StopIteration):
@@ -20,8 +23,16 @@ def test_within_its_budget(request: pytest.FixtureRequest, monkeypatch: pytest.M
 
 
 def test_beyond_it(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"3\.1 s of CPU time"):
+    with pytest.raises(pytest.fail.Exception, match=r"^5\.1 s of CPU time.* has 5\.0 s"):
         spends(request.node, monkeypatch, fix_budget.BUDGET_S + 0.1)
+
+
+def test_a_slow_machine_has_more(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spends(request.node, monkeypatch, fix_budget.BUDGET_S + 0.1, slowness=1.1)
+    with pytest.raises(pytest.fail.Exception, match=r"^5\.7 s of CPU time.* has 5\.5 s"):
+        spends(request.node, monkeypatch, fix_budget.BUDGET_S + 0.7, slowness=1.1)
 
 
 @pytest.mark.slow
@@ -29,6 +40,14 @@ def test_beyond_it_with_the_mark(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spends(request.node, monkeypatch, fix_budget.BUDGET_S + 0.1)
+
+
+def test_the_slowness_is_measured_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for spent_s, slowness in ((0.05, 1.0), (0.1, 1.0), (0.25, 2.5)):
+        clock = iter([10.0, 10.0 + spent_s])
+        with monkeypatch.context() as patch:
+            patch.setattr(fix_budget, "_cpu_s", lambda clock=clock: next(clock))
+            assert fix_budget._slowness() == pytest.approx(slowness)
 
 
 def test_the_clock_counts_work() -> None:
