@@ -13,8 +13,8 @@ from playhead.errors import PlayheadError, Refused, SandboxError
 from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
 from playhead.host import file_lock, jars
-from playhead.host.folders import exposed, open_plain, opened, read_plain
-from playhead.host.paths import state_dir
+from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
+from playhead.host.paths import config_file, state_dir
 from playhead.sandbox import Sandbox
 from playhead.spark.engine_folder import EngineFolder
 from playhead.spark.task_secrets import Handover
@@ -58,6 +58,24 @@ def test_a_strangers_folder_and_a_strangers_link_are_exposed(servers_folder, tmp
     assert as_stranger("ln", "-s", str(ours), str(shared / "link")).returncode == 0
     assert exposed(ours) is None
     assert "belongs to" in (exposed(shared / "link") or "")
+
+
+@NEEDS_A_STRANGER
+def test_a_strangers_link_in_the_middle_of_others_is_exposed(servers_folder, tmp_path):
+    """`way` leads to a link of the stranger, and that one to a folder of ours."""
+    theirs = strangers_folder(servers_folder / f"theirs-{tmp_path.name}")
+    ours = servers_folder / f"ours-{tmp_path.name}"
+    (ours / "below").mkdir(parents=True)
+    assert as_stranger("ln", "-s", str(ours), str(theirs / "link")).returncode == 0
+    (tmp_path / "way").symlink_to(os.path.relpath(theirs / "link", tmp_path))
+    for check in (exposed, of_another):
+        assert check(ours / "below") is None
+        assert "belongs to" in (check(tmp_path / "way" / "below") or "")
+
+
+def test_a_link_to_itself_is_nobodys(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    assert of_another(tmp_path / "loop" / "below") is None
 
 
 # --- handles
@@ -209,15 +227,19 @@ def test_a_sandbox_in_a_strangers_folder_is_refused_by_every_command(servers_fol
 
 
 @NEEDS_A_STRANGER
+@pytest.mark.parametrize("found", [state_dir, config_file])
 @pytest.mark.parametrize("way", ["above", "itself", "link"])
-def test_a_state_below_a_strangers_folder_is_refused(monkeypatch, servers_folder, tmp_path, way):
-    """Its owner could put links there, or the context of a sandbox that leads to other servers."""
+def test_a_state_below_a_strangers_folder_is_refused(
+    monkeypatch, servers_folder, tmp_path, way, found
+):
+    """Its owner could put links there, or contexts that lead to other servers and name files of ours."""
     theirs = strangers_folder(servers_folder / f"trap-{tmp_path.name}")
     (tmp_path / "link").symlink_to(theirs)
     place = {"above": theirs / "state", "itself": theirs, "link": tmp_path / "link"}[way]
-    monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(place))
     with pytest.raises(Refused, match="under another user's control"):
-        state_dir()
+        found()
 
 
 def test_a_state_on_a_volume_that_is_open_to_everyone_is_used(monkeypatch, tmp_path):

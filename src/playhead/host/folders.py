@@ -11,6 +11,8 @@ from pathlib import Path
 
 # Do not block on a pipe in a file's place.
 _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# As many as Linux follows before it refuses a path.
+_MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -20,7 +22,7 @@ def exposed(folder: Path) -> str | None:
     Root and the current user are trusted, and so are folders like /tmp, where only the owner of a file
     can replace it.
     """
-    for path in (folder.absolute(), folder.resolve()):
+    for path in _ways(folder):
         for each in (path, *path.parents):
             with suppress(FileNotFoundError, NotADirectoryError):
                 reason = _exposure(each, is_last=each == path)
@@ -29,15 +31,32 @@ def exposed(folder: Path) -> str | None:
     return None
 
 
-def of_another(folder: Path) -> str | None:
-    """Return which folder on the way, or this one, belongs to a user who is not trusted; None if none does."""
-    for path in (folder.absolute(), folder.resolve()):
-        for each in (path, *path.parents):
-            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+def of_another(path: Path) -> str | None:
+    """Return which folder on the way, or this path, belongs to a user who is not trusted; None if none does."""
+    for way in _ways(path):
+        for each in (way, *way.parents):
+            with suppress(OSError):  # what cannot be looked at cannot be used either
                 owner = each.lstat().st_uid
                 if owner not in _trusted():
                     return f"{each}: it belongs to {_user(owner)}"
     return None
+
+
+def _ways(path: Path) -> Iterator[Path]:
+    """Yield the path with its first link read, then that path likewise, until it is one without links."""
+    way = path.absolute()
+    for _ in range(_MOST_LINKS):
+        yield way
+        for each in (*reversed(way.parents), way):
+            try:
+                pointed = each.readlink()
+            except OSError:  # no link, or nothing there
+                continue
+            way = each.parent / pointed / way.relative_to(each)
+            break
+        else:
+            break
+    yield Path(os.path.realpath(path))
 
 
 def _exposure(path: Path, *, is_last: bool) -> str | None:

@@ -38,22 +38,31 @@ def cache_dir() -> Path:
 def state_dir() -> Path:
     """Return the folder for lasting files: the sandbox's data, the journal of runs, logs.
 
-    The owner of a folder on the way could put links there, and the context of another sandbox. Only owners
-    count: a container's volume is often open to everyone, in a container that has one user.
+    The owner of a folder on the way could put links there, and the context of another sandbox.
     """
     folder = _xdg("XDG_STATE_HOME")
-    reason = of_another(folder)
-    if reason is not None:
-        raise Refused(
-            f"the folder of Playhead's state is under another user's control: {reason}",
-            hint="set XDG_STATE_HOME to a folder of your own",
-        )
+    _refuse_anothers(folder, "the folder of Playhead's state", "XDG_STATE_HOME")
     return folder
 
 
 def config_file() -> Path:
-    """Return the file of the user's contexts."""
-    return _xdg("XDG_CONFIG_HOME") / "config.toml"
+    """Return the file of the user's contexts: it names servers, and files whose content is sent to them."""
+    file = _xdg("XDG_CONFIG_HOME") / "config.toml"
+    _refuse_anothers(file, "the file of your contexts", "XDG_CONFIG_HOME")
+    return file
+
+
+def _refuse_anothers(path: Path, what: str, variable: str) -> None:
+    """Refuse a path that another user controls, as under `sudo` with the caller's HOME.
+
+    Only owners count: a container's volume is often open to everyone, in a container that has one user.
+    """
+    reason = of_another(path)
+    if reason is not None:
+        raise Refused(
+            f"{what} is under another user's control: {reason}",
+            hint=f"set {variable} to a folder of your own",
+        )
 
 
 def standby_dir() -> Path:
