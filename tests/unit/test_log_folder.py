@@ -14,6 +14,7 @@ from playhead.queries.log_folder import KeptLog, LogFolder
 from playhead.querylog.cutting import cutter_of, rows_of
 from playhead.querylog.located import LocatedRow
 from playhead.querylog.stderr_prefix import KNOWN_PREFIXES
+from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
 
 DATA = Path(__file__).parent.parent / "data" / "querylog"
 CSV = sorted(DATA.glob("pg*.csv"))
@@ -282,6 +283,31 @@ def test_a_link_to_another_log_of_the_folder_is_the_same_log(
     follower.catch_up()
     assert follower.given == rows(CSV[0].read_bytes())
     assert not follower.folder.unreadable
+
+
+@NEEDS_A_STRANGER
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="links are opened as such on Linux only")
+def test_a_link_of_the_servers_user_in_the_place_of_the_folder_leads_nowhere(
+    tmp_path: Path, servers_folder: Path, follow: Follow
+) -> None:
+    """Who owns the folder above can exchange the folder, which is how the pattern is written."""
+    secret = servers_folder / f"secret-{tmp_path.name}"
+    secret.mkdir()
+    (secret / "a.csv").write_bytes(CSV[0].read_bytes())
+    data = strangers_folder(servers_folder / f"data-{tmp_path.name}")
+    assert as_stranger("ln", "-s", str(secret), str(data / "log")).returncode == 0
+    follower = follow(data / "log" / "*.csv")
+    follower.catch_up()
+    assert follower.given == []
+    assert any("a link of daemon leads to it" in each for each in follower.said)
+    (data / "log").unlink()
+    strangers_folder(data / "log")
+    (data / "log" / "a.csv").write_bytes(CSV[0].read_bytes())
+    (tmp_path / "link").symlink_to(data / "log")
+    for pattern in (data / "log" / "*.csv", tmp_path / "link" / "*.csv", data / "l*" / "*.csv"):
+        follower = follow(pattern)
+        follower.catch_up()
+        assert follower.given == rows(CSV[0].read_bytes())
 
 
 def test_a_pipe_in_the_place_of_a_log_does_not_block(tmp_path: Path) -> None:

@@ -124,6 +124,49 @@ def opened(root: Path | int, below: str = "", *, mode: int | None = None) -> Ite
         os.close(handle)
 
 
+@contextmanager
+def opened_by_own_links(path: Path) -> Iterator[int]:
+    """Return a handle on a folder to which no link of another user leads: such a link is an error (EACCES).
+
+    Each name is opened before it is judged, so a link that is exchanged meanwhile changes nothing. Without
+    Linux's handles on links, the folder is opened as it is.
+    """
+    if not hasattr(os, "O_PATH"):
+        with opened(path) as handle:
+            yield handle
+        return
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    here, names, links = os.open("/", flags), [*reversed(path.absolute().parts)], 0
+    try:
+        while names:
+            inner = os.open(names.pop(), flags, dir_fd=here)
+            if stat.S_ISLNK(os.fstat(inner).st_mode):
+                try:
+                    names += reversed(_pointed(inner, path).parts)
+                finally:
+                    os.close(inner)
+                if (links := links + 1) > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            else:
+                os.close(here)
+                here = inner
+        folder = os.open(".", _FOLDER, dir_fd=here)
+    finally:
+        os.close(here)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _pointed(link: int, path: Path) -> Path:
+    """Return where an open link leads, if its owner is trusted."""
+    owner = os.fstat(link).st_uid
+    if owner not in _trusted():
+        raise OSError(errno.EACCES, f"a link of {_user(owner)} leads to it", str(path))
+    return Path(os.readlink("", dir_fd=link))
+
+
 def _make(name: str, mode: int, handle: int) -> None:
     with suppress(FileExistsError):
         os.mkdir(name, mode, dir_fd=handle)

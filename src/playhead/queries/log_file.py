@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from playhead.errors import PlayheadError
-from playhead.host.folders import open_plain, opened
+from playhead.host.folders import open_plain, opened, opened_by_own_links
 from playhead.querylog.cutting import RowCutter, cutter_of, form_of
 from playhead.querylog.located import LocatedRow, located
 from playhead.querylog.stderr_prefix import prefix_among
@@ -185,7 +185,7 @@ def _opened(path: Path, folder: Path) -> FileIO | None:
 
     The server's user may write to the folder. A link there must not make a shipper with more rights read
     a file elsewhere. So the path is resolved first, and then opened name by name without following links:
-    whatever replaces a name meanwhile leads nowhere.
+    whatever replaces a name meanwhile leads nowhere. The folder itself may be below one of that user.
     """
     try:
         real, inside = path.resolve(strict=True), folder.resolve(strict=True)
@@ -193,14 +193,16 @@ def _opened(path: Path, folder: Path) -> FileIO | None:
             raise UnreadableFile(
                 path, f"it is a link out of {folder}", hint=f"name the file itself: {real}"
             )
-        with opened(inside, str(real.parent.relative_to(inside))) as parent:
+        below = str(real.parent.relative_to(inside))
+        with opened_by_own_links(folder) as top, opened(top, below) as parent:
             return FileIO(open_plain(real.name, os.O_RDONLY, folder=parent), "rb")
     except RuntimeError:  # links in a circle
         return None
     except OSError as exc:
         if exc.errno in _REPLACED:  # the next look decides
             return None
-        raise UnreadableFile(path, exc.strerror or str(exc)) from None
+        hint = f"name the folder itself: {inside}" if exc.filename == str(folder) else None
+        raise UnreadableFile(path, exc.strerror or str(exc), hint=hint) from None
 
 
 def _unpacking(plain: FileIO) -> gzip.GzipFile:

@@ -1,13 +1,16 @@
 """Follows the logs that match a pattern, in order, while files are created, grow, and are renamed or truncated."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from io import FileIO
 from itertools import takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from playhead.host.folders import open_plain
 from playhead.queries.log_file import ContentChanged, LogFile, UnreadableFile, open_log
 from playhead.querylog.located import LocatedRow
 
@@ -200,7 +203,7 @@ def _take(known: LogFile, log: LogFile) -> None:
 def _has_a_line(path: Path) -> bool:
     """Return whether the file contains a complete line; an incomplete first line is not reported."""
     try:
-        with path.open("rb") as file:
+        with FileIO(open_plain(path.resolve(), os.O_RDONLY), "rb") as file:
             return file.read(_BEGINNING).find(b"\n") >= 0
     except OSError:
         return False
