@@ -4,10 +4,12 @@ import select
 import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
 from playhead.errors import PlayheadError
+from playhead.postgres import explain
 from playhead.postgres.bounded_connection import AnswerTooLarge, refuse_values
 from playhead.postgres.explain import NotExplained, open_explainer
 from playhead.postgres.query_link import QueryLink
@@ -115,6 +117,21 @@ def test_a_plan_without_an_answer_is_not_explained() -> None:
         pytest.raises(NotExplained, match="gave no answer"),
     ):
         explainer.plan(b"SELECT 1", None)
+
+
+@pytest.mark.parametrize("sent", [b"", _NOTICE], ids=["silence", "drops"])
+def test_a_plan_is_not_waited_for_longer_than_its_limit(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "_LIMIT_S", 0.3)
+    begun = time.monotonic()
+    with (
+        LyingServer(sent) as server,
+        open_explainer(server.url) as explainer,
+        pytest.raises(NotExplained, match=r"no whole answer within 0\.3 s"),
+    ):
+        explainer.plan(b"SELECT 1", None)
+    assert time.monotonic() - begun < 5
 
 
 def test_an_error_of_a_megabyte_is_cut() -> None:

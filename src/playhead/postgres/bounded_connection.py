@@ -4,11 +4,13 @@ libpq keeps a whole answer in memory, and the settings that a server reports for
 """
 
 import fcntl
+import math
 import socket
 import struct
 import termios
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
@@ -41,13 +43,23 @@ class AnswerTooLarge(PlayheadError):
         )
 
 
+class AnswerTooLate(PlayheadError):
+    """A server took longer than a limit for one answer."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        super().__init__(f"the PostgreSQL server gave no whole answer within {limit_s:g} s")
+
+
 class BoundedConnection(psycopg.Connection[Any]):
-    """Every wait for the server counts what arrives."""
+    """Every wait for the server counts what arrives, and ends after the limit, if one is set."""
+
+    limit_s: float | None = None
 
     def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
         try:
-            return super().wait(_bounded(gen, self.pgconn.socket), *args, **kwargs)
-        except AnswerTooLarge:
+            return super().wait(_bounded(gen, self.pgconn.socket, self.limit_s), *args, **kwargs)
+        except (AnswerTooLarge, AnswerTooLate):
             self.close()
             raise
 
@@ -69,9 +81,16 @@ def refuse_values(count: int) -> None:
         raise AnswerTooLarge(most=_MOST_VALUES, what="values for one statement")
 
 
-def _bounded(gen: PQGen[_Result], fileno: int) -> PQGen[_Result]:
+def _bounded(gen: PQGen[_Result], fileno: int, limit_s: float | None) -> PQGen[_Result]:
     arrived = _Arrived(before=received(fileno))
-    counted: PQGen[_Result] = _counted(gen, lambda _, ready: arrived.refuse_more(fileno, ready))
+    ends_at = monotonic() + (math.inf if limit_s is None else limit_s)
+
+    def count(_: Any, ready: int) -> None:
+        arrived.refuse_more(fileno, ready)
+        if limit_s is not None and monotonic() > ends_at:
+            raise AnswerTooLate(limit_s)
+
+    counted: PQGen[_Result] = _counted(gen, count)
     return counted
 
 

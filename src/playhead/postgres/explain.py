@@ -10,13 +10,15 @@ from psycopg import conninfo, generators, pq
 
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable
-from playhead.postgres.bounded_connection import AnswerTooLarge, BoundedConnection
+from playhead.postgres.bounded_connection import AnswerTooLarge, AnswerTooLate, BoundedConnection
 from playhead.postgres.connecting import opened
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.server import Explainer, NotExplained
 
 _KNOWS_GENERIC: Final = 160_000
 """The first version that plans a statement without its values."""
+# Longer than its own limits, which a server in distress may not keep.
+_LIMIT_S: Final = 15.0
 _BEGIN: Final = (
     b"BEGIN READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; "
     b"SET LOCAL standard_conforming_strings = on"
@@ -36,7 +38,7 @@ class PostgresExplainer(Explainer):
     def plan(self, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
         try:
             return self._plan(text, parameters)
-        except (psycopg.Error, AnswerTooLarge) as exc:
+        except (psycopg.Error, AnswerTooLarge, AnswerTooLate) as exc:
             raise NotExplained(secrets.redact(str(exc))) from exc
 
     def _plan(self, text: bytes, parameters: Sequence[bytes | None] | None) -> str:
@@ -55,7 +57,7 @@ class PostgresExplainer(Explainer):
             lines = [result.get_value(row, 0) or b"" for row in range(result.ntuples)]
             return b"\n".join(lines).decode("utf-8", "replace")
         finally:
-            if not self._connection.closed:  # as after an answer that is too large
+            if not self._connection.closed:  # as after an answer that is too large or too late
                 self._answer(b"ROLLBACK")
 
     def _answer(
@@ -88,5 +90,6 @@ def open_explainer(url: str) -> Iterator[PostgresExplainer]:
     except psycopg.Error as exc:
         where = secrets.without_password(url)
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
+    connection.limit_s = _LIMIT_S
     with connection:
         yield PostgresExplainer(connection)
