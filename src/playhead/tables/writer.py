@@ -123,6 +123,6 @@ def _details_of(
     found = {name: each for name, each in {**counts, **listed}.items() if each}
     extra = ExtraFields.counted(names for *_, names in kept)
     filled = sorted({name for _, row, _ in kept for name in row})
-    there = table.there  # made anew at each call
+    there = table.there  # each call makes one
     columns = columns_written({name: there[name] for name in filled})
     return found | extra.as_details() | columns
