@@ -4,15 +4,18 @@ import json
 import threading
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from playhead import secrets
 from playhead.cli.app import _tell_of_thread
 from playhead.config import exposed_logins
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import DatabaseUnavailable, UsageError
 from playhead.files.stores.s3 import S3Store
 from playhead.kafka.admin import clients
+from playhead.kafka.admin.client import Admin
 from playhead.postgres.server import checked, connect
 from playhead.postgres.session import open_session
 from playhead.replay.pipelines import Pipelines
@@ -55,6 +58,33 @@ def test_a_login_to_kafka(
         make(settings)
     assert len(said) == is_warned
     assert all("SASL_SSL" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "brokers", "told"),
+    [
+        ("SASL_PLAINTEXT", "localhost:9092", ["the login to 10.0.0.1:9092 travels"]),
+        ("SASL_PLAINTEXT", "far:1", ["the login to far:1 travels"]),
+        ("SASL_SSL", "localhost:9092", []),
+        ("PLAINTEXT", "localhost:9092", []),
+    ],
+)
+def test_a_login_to_the_addresses_that_the_brokers_advertise(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, protocol: str, brokers: str, told: list[str]
+) -> None:
+    made = SimpleNamespace(list_topics=lambda timeout: found)
+    found = SimpleNamespace(
+        cluster_id="abc",
+        topics={},
+        brokers={
+            n: SimpleNamespace(host=host, port=9092)
+            for n, host in enumerate(("localhost", "10.0.0.1"))
+        },
+    )
+    monkeypatch.setattr(clients, "make_admin", lambda settings: made)
+    Admin(KafkaConnection(brokers, protocol, "PLAIN", "me", "pass")).cluster()
+    assert len(said) == len(told)
+    assert all(text.startswith(begins) for text, begins in zip(said, told, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,17 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import nullcontext, suppress
 
 import pytest
 
 from playhead.errors import PlayheadError
-from playhead.postgres import explain
-from playhead.postgres.bounded_connection import AnswerTooLarge, refuse_values
+from playhead.postgres import explain, query_link
+from playhead.postgres.bounded_connection import AnswerTooLarge, received, refuse_values
 from playhead.postgres.explain import NotExplained, open_explainer
 from playhead.postgres.query_link import QueryLink
 from playhead.postgres.session import open_session
+from playhead.server import LinkLost
 from tests.lying_server import Flood, LyingServer, error, message, ready
 
 _MOST_BYTES = 700 << 20
@@ -74,6 +76,16 @@ def asked(how: str, server: LyingServer) -> tuple[str, int]:
     said, _, most = ran.stdout.strip().rpartition("\n")
     assert said, ran.stderr[-2_000:]
     return said, int(most)
+
+
+def open_link(server: LyingServer) -> QueryLink:
+    link = QueryLink(server.url.encode())
+    while not link.go_on_connecting():
+        waits = [link.fileno]
+        select.select(
+            [] if link.wants_to_write else waits, waits if link.wants_to_write else [], [], 10
+        )
+    return link
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much has arrived")
@@ -145,11 +157,28 @@ def test_an_error_of_a_megabyte_is_cut() -> None:
     assert len(str(caught.value)) < 20_000
 
 
+@pytest.mark.parametrize("kind", ["one row", "notices", "settings", "rows"])
+def test_a_session_of_a_query_replay_is_lost_when_its_answer_does_not_end(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are taken as they come, so these may come without an end."""
+    monkeypatch.setattr(query_link, "_MOST_BYTES", 4 << 20)
+    arrived = 0
+    with LyingServer(FLOODS[kind]) as server:
+        link = open_link(server)
+        before = received(link.fileno)
+        link.send_text(b"SELECT 1")
+        with suppress(LinkLost) if kind != "rows" else nullcontext():
+            while (arrived := received(link.fileno) - before) < 64 << 20:
+                select.select([link.fileno], [], [], 10)
+                link.receive()
+        link.close()
+    assert (arrived >= 64 << 20) is (kind == "rows")
+
+
 def test_an_error_of_a_megabyte_in_a_session_of_a_query_replay_is_cut() -> None:
     with LyingServer(error("22012", "x" * 1_000_000, b"I")) as server:
-        link = QueryLink(server.url.encode())
-        while not link.go_on_connecting():
-            select.select([link.fileno], [], [], 10)
+        link = open_link(server)
         link.send_text(b"SELECT 1/0")
         while (answer := link.receive()) is None:
             select.select([link.fileno], [], [], 10)

@@ -26,9 +26,16 @@ def warn(text: str) -> None:
         teller(text)
 
 
-def of_kafka(protocol: str, brokers: str) -> None:
-    """Warn of a login to brokers on other machines without encryption."""
-    if protocol.upper() == "SASL_PLAINTEXT" and is_elsewhere(map(_host, brokers.split(","))):
+def of_kafka(protocol: str, brokers: str, advertised: Iterable[str] = ()) -> None:
+    """Warn of a login to brokers on other machines without encryption.
+
+    A client logs in at the advertised addresses too, which behind a tunnel are others than the configured ones.
+    """
+    if protocol.upper() != "SASL_PLAINTEXT":
+        return
+    if not is_elsewhere(map(_host, brokers.split(","))):
+        brokers = ",".join(each for each in advertised if is_elsewhere([_host(each)]))
+    if brokers:
         warn(
             f"the login to {brokers} travels unencrypted, and so do the records "
             "(security.protocol is SASL_PLAINTEXT; SASL_SSL encrypts)"

@@ -70,7 +70,7 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 def bounded_login(gen: PQGenConn[_Result]) -> PQGenConn[_Result]:
     """Pass on the steps of connecting; raise AnswerTooLarge for more than a login needs."""
-    arrived = _Arrived(_MOST_OF_A_LOGIN, "bytes for a login")
+    arrived = Arrived(_MOST_OF_A_LOGIN, "bytes for a login")
     counted: PQGenConn[_Result] = _counted(gen, lambda at, ready: arrived.refuse_more(at[0], ready))
     return counted
 
@@ -82,7 +82,7 @@ def refuse_values(count: int) -> None:
 
 
 def _bounded(gen: PQGen[_Result], fileno: int, limit_s: float | None) -> PQGen[_Result]:
-    arrived = _Arrived(before=received(fileno))
+    arrived = Arrived(before=received(fileno))
     ends_at = monotonic() + (math.inf if limit_s is None else limit_s)
 
     def count(_: Any, ready: int) -> None:
@@ -106,8 +106,8 @@ def _counted(gen: Any, count: Callable[[Any, int], None]) -> Any:
         count(waits_for, ready)
 
 
-class _Arrived:
-    """How much has arrived on a connection, at least."""
+class Arrived:
+    """How much has arrived on a connection since `before`, at least."""
 
     def __init__(
         self,

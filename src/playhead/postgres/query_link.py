@@ -15,7 +15,7 @@ from psycopg.waiting import Ready, Wait
 from playhead import secrets
 from playhead.errors import UsageError
 from playhead.host.threads import call_within
-from playhead.postgres.bounded_connection import bounded_login
+from playhead.postgres.bounded_connection import AnswerTooLarge, Arrived, bounded_login, received
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.service_file import service_of
 from playhead.server import LOST, Answer, Link, LinkLost
@@ -23,6 +23,8 @@ from playhead.server import LOST, Answer, Link, LinkLost
 _CONNECT_WITHIN_S: Final = 10
 _STEP: Final = "a step of connecting"
 _CHUNK_ROWS: Final = 512
+_MOST_BYTES: Final = 512 << 20
+"""As much may arrive before libpq has that number of rows, or a whole answer in a pipeline. It keeps them."""
 _COPY: Final = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 _ROWS: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.SINGLE_TUPLE, pq.ExecStatus.TUPLES_CHUNK)
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
@@ -86,6 +88,8 @@ class QueryLink(Link):
         self._checksum = 0 if has_checksums else None
         self._answer = Answer(checksum=self._checksum)
         self._pipelined = 0
+        self._arrived: Arrived | None = None
+        """What has come since the last rows, while their successors are not complete."""
         self._is_copying = False
         """Whether rows of COPY TO are still to come."""
         self.backend = 0
@@ -220,6 +224,8 @@ class QueryLink(Link):
     def receive(self) -> Answer | None:
         """Read what has arrived; return the answer when it is complete."""
         try:
+            if self._arrived is not None:
+                self._arrived.refuse_more(self.fileno, Ready.R)
             self._pg.consume_input()
             while self._pg.notifies():
                 pass  # libpq would keep them, and they are not used.
@@ -238,9 +244,16 @@ class QueryLink(Link):
                 self._take(result)
         except psycopg.Error as exc:
             raise self._lost() from exc
+        except AnswerTooLarge as exc:
+            raise LinkLost(str(exc)) from exc
+        if self._arrived is None:
+            self._arrived = Arrived(
+                _MOST_BYTES, "bytes without an end", before=received(self.fileno)
+            )
         return None
 
     def _finished(self) -> Answer:
+        self._arrived = None
         answer, self._answer = self._answer, Answer(checksum=self._checksum)
         if self._pg.status == pq.ConnStatus.BAD:
             raise self._lost(answer)
@@ -248,6 +261,7 @@ class QueryLink(Link):
 
     def _take(self, result: pq.abc.PGresult) -> None:
         status, answer = result.status, self._answer
+        self._arrived = None
         if status in _ROWS:
             answer.rows += result.ntuples
             if self._checksum is not None:
@@ -281,7 +295,7 @@ class QueryLink(Link):
             size, row = self._pg.get_copy_data(1)
             if not size:
                 return False
-            self._is_copying = size > 0
+            self._is_copying, self._arrived = size > 0, None
             if self._is_copying:
                 _add_row(self._answer, bytes(row))
             else:

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from playhead.config import exposed_logins
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import wait_until
 from playhead.kafka.admin import clients
@@ -56,9 +57,12 @@ class Admin:
         """Return brokers and topics; raise if no broker answers within the deadline."""
         with self.asking("asking for metadata"):
             found = self._client.list_topics(timeout=self._timeout_s)
+        brokers = tuple(f"{each.host}:{each.port}" for each in found.brokers.values())
+        protocol, given = self._connection.protocol, self._connection.bootstrap_servers
+        exposed_logins.of_kafka(protocol, given or "", brokers)
         return Cluster(
             found.cluster_id or "",
-            tuple(f"{b.host}:{b.port}" for b in found.brokers.values()),
+            brokers,
             {
                 name: len(topic.partitions)
                 for name, topic in sorted(found.topics.items())
