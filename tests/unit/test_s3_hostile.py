@@ -1,17 +1,19 @@
 """An S3 endpoint that lies, drips or goes on for ever is an error of ours in time, and fills no memory."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from time import sleep
 
 import pytest
 
-from playhead.files.errors import Damaged, StoreUnavailable
+from playhead.files.errors import Damaged, StoreFailed, StoreUnavailable
 from playhead.files.stores import s3
 from playhead.files.stores.s3 import S3Store
 from playhead.files.stores.store import MOST_SMALL_BYTES
 from playhead.host.threads import BackgroundCall
+from tests.empty_listener import EmptyListener
 
 PAGE = (
     "<ListBucketResult><IsTruncated>true</IsTruncated>"
@@ -52,20 +54,27 @@ class Hostile(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a server; yields its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, "any")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
     monkeypatch.setattr(s3, "_ANSWER_WITHIN_S", 1.0, raising=False)
     monkeypatch.setattr(s3, "_LIST_WITHIN_S", 1.0, raising=False)
     monkeypatch.setattr(s3, "_LEAST_BYTES_A_SECOND", 1 << 30, raising=False)
-    yield S3Store.at("s3://bucket/archive")
-    server.shutdown()
-    server.server_close()
+    with served(Hostile) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+        yield S3Store.at("s3://bucket/archive")
 
 
 def test_a_file_that_is_too_large_is_not_read(store):
@@ -86,3 +95,47 @@ def test_a_list_without_an_end_is_not_waited_for(store):
     assert listed.is_over(10)
     with pytest.raises(StoreUnavailable, match="did not end within"):
         listed.result()
+
+
+class Redirecting(Hostile):
+    """Sends everyone to another server."""
+
+    to = ""
+
+    def do_HEAD(self) -> None:
+        self.send_response(307)
+        self.send_header("Location", f"http://{self.to}{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+
+    def do_PUT(self) -> None:
+        self.close_connection = True
+        self.do_HEAD()
+
+
+@pytest.mark.parametrize("region", [None, "us-east-1"])
+def test_no_redirect_is_followed(monkeypatch, region):
+    """The other server got the session token and the records."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    if region is not None:
+        monkeypatch.setenv("AWS_REGION", region)
+    with EmptyListener() as other, served(Redirecting) as address:
+        monkeypatch.setattr(Redirecting, "to", other.address)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+        store = S3Store.at("s3://bucket/archive")
+        for ask in (
+            lambda: store.read("_playhead/archive.json"),
+            lambda: store.files("ledger"),
+            lambda: store.publish("data", [b"records"]),
+            store.look,
+        ):
+            with pytest.raises(StoreFailed, match="redirects to another address"):
+                ask()
+        assert other.brought() == []

@@ -29,6 +29,10 @@ _LEAST_BYTES_A_SECOND = 100_000
 _CALL = "the answer of S3"
 _ENVIRONMENT = "the environment"
 _YES = ("1", "true", "yes", "on")
+_USUAL_REGION = "us-east-1"
+# The region of the same signatures in which AWS's library follows no redirect. It has no other switch, and
+# Arrow none at all.
+_WITHOUT_REDIRECTS = "aws-global"
 
 _CODE = re.compile(r"AWS Error (?P<code>[A-Z_0-9]+)(?: \(HTTP status (?P<status>\d+)\))?")
 _AWAY = {
@@ -166,7 +170,7 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
         exposed_logins.of_http("what is said to S3, with any session token,", where.geturl())
     return fs.S3FileSystem(
         anonymous=is_anonymous,
-        region=region or "us-east-1",
+        region=_signing_region(region, has_endpoint=where is not None),
         scheme=where.scheme if where else "https",
         endpoint_override=where.netloc + where.path.rstrip("/") if where else None,
         connect_timeout=_CONNECT_S,
@@ -174,6 +178,16 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
         # One request for a small object, instead of three for an upload in parts.
         allow_delayed_open=True,
     )
+
+
+def _signing_region(region: str | None, *, has_endpoint: bool) -> str:
+    """Return the region for Arrow; with an endpoint of the user's, one in which it stays at that address.
+
+    Another server would get the session token and the records, and what is read would be its.
+    """
+    if has_endpoint and region in (None, "", _USUAL_REGION):
+        return _WITHOUT_REDIRECTS
+    return region or _USUAL_REGION
 
 
 def _endpoint(text: str) -> SplitResult:
@@ -214,4 +228,8 @@ def _translation(
         return AccessDenied(where, reason=reason)
     if code == "NO_SUCH_BUCKET":
         return NoSuchBucket(where)
+    if status.startswith("3"):
+        reason = (
+            f"the server redirects to another address, which is not followed (HTTP status {status})"
+        )
     return StoreFailed(where, reason=reason)
