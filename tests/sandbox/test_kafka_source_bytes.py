@@ -3,8 +3,12 @@
 import time
 
 import pytest
+from confluent_kafka import Producer
 
+from playhead.errors import PlayheadError
+from playhead.kafka.read import consumer
 from playhead.kafka.read.reader import UnreadableHeader
+from playhead.kafka.read.scan import Scan, Stretch
 from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice, TimestampType
 from tests.sandbox.kafka_log import Log, produce_raw
@@ -100,3 +104,48 @@ def test_every_compression_is_read(kafka, topic, codec):
     found = read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 1_111, 2_999))
     assert [each.value for each in found] == [b"%d" % n * 20 for n in range(1_111, 2_999)]
     assert [each.offset for each in found] == list(range(1_111, 2_999))
+
+
+def pack(kafka, topic, codec, *values):
+    """Write each value as a batch of its own, packed by the client."""
+    for value in values:
+        settings = {"compression.type": codec, "message.max.bytes": 300_000_000, "linger.ms": 0}
+        producer = Producer(kafka.for_librdkafka("producer") | settings | {"log_level": 0})
+        producer.produce(topic, value)
+        assert producer.flush(60) == 0
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    """Less memory than any machine has, but more than a fetch, as the client wants it."""
+    monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 55 << 20)
+    monkeypatch.setitem(consumer._FIXED, "receive.message.max.bytes", 55 << 20)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_a_record_that_unpacks_to_too_much_is_an_error_at_its_offset(
+    kafka, make_topic, codec, small_limit
+):
+    topic = make_topic(max_message_bytes="2000000")
+    pack(kafka, topic, codec, b"before", bytes(60 << 20), b"after")
+    source = KafkaSource(kafka, (topic,))
+    for offset, value in ((0, b"before"), (2, b"after")):
+        assert [each.value for each in read(source, Slice(topic, 0, offset, offset + 1))] == [value]
+    with pytest.raises(PlayheadError) as caught:
+        read(source, Slice(topic, 0, 0, 3))
+    if codec != "zstd":
+        assert "offset 1: key and value have 62,914,560 bytes" in str(caught.value)
+        assert "--offsets" in (caught.value.hint or "")
+    scan, shown = Scan(kafka, [Stretch(topic, 0, 0, 3)], 30.0), []
+    with pytest.raises(PlayheadError):
+        shown.extend(each for run in scan.run() for each in run.values)
+    assert shown == [b"before"] or (codec == "zstd" and shown == [])
+
+
+def test_batches_that_unpack_to_too_much_together_end_the_wait(kafka, topic, monkeypatch):
+    monkeypatch.setattr(consumer, "_MOST_UNPACKED", 100 << 20)
+    pack(kafka, topic, "gzip", *[bytes(50 << 20)] * 12)
+    begun = time.monotonic()
+    with pytest.raises(consumer.UnpacksTooMuch, match="compressed batches unpack to more than"):
+        read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 0, 12))
+    assert time.monotonic() - begun < 30

@@ -1,9 +1,11 @@
 """A consumer without a group: what arrives from its partitions, and the reason if nothing does."""
 
 import contextlib
+import ctypes
 import json
+import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -11,13 +13,18 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import BrokerUnavailable
+from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import Meaning, meaning_of, refused
 from playhead.source import TopicPartition
 
 AT_ONCE = 5_000
 """Records per call of the client: with more, Python's objects outgrow the caches, and it is slower."""
+MOST_OF_A_RECORD = 256 << 20
+"""Bytes of a key and value. Compressed, they can be a thousandth of it, so a broker's limit does not bound them."""
+_MOST_UNPACKED = 3 << 30
+"""Far more than the client keeps of what it has unpacked: `max.partition.fetch.bytes` counts packed bytes."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _WAIT_S = 0.1
 _LEARNED_WITHIN_S = 1.0
 _BACKOFF = "reconnect.backoff.ms"
@@ -42,10 +49,47 @@ _FIXED: dict[str, Any] = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    # A record may be larger than any fetch; the broker's limit applies.
-    "receive.message.max.bytes": 2_147_483_647,
+    # A record may be larger than any fetch. What zstd packed is unpacked up to this size, too.
+    "receive.message.max.bytes": MOST_OF_A_RECORD,
     "log_level": 0,
 }
+
+
+class UnpacksTooMuch(PlayheadError):
+    """What arrived of a topic takes more memory than any records should, before the first record is there."""
+
+    def __init__(self, purpose: str) -> None:
+        self.purpose = purpose
+        super().__init__(
+            f"{purpose}: compressed batches unpack to more than {_MOST_UNPACKED >> 30} GiB at once",
+            hint="Kafka's kafka-dump-log shows them; replay what is before and after them: "
+            "--offsets TOPIC:PARTITION:FROM-TO",
+        )
+
+
+class RecordTooLarge(PlayheadError):
+    """A record is larger than those that are read."""
+
+    def __init__(self, topic: str, partition: int, offset: int, size: int) -> None:
+        self.topic, self.partition, self.offset, self.size = topic, partition, offset, size
+        super().__init__(
+            f"{topic}:{partition} offset {offset}: key and value have {size:,} bytes unpacked, "
+            f"and at most {MOST_OF_A_RECORD:,} are read",
+            hint="replay the records before and after it: --offsets "
+            f"{topic}:{partition}:FROM-TO without this offset",
+        )
+
+
+def first_too_large(found: Sequence[Message]) -> RecordTooLarge | None:
+    """Return the error for the first record that is too large; None if there is none."""
+    keys = map(Message.key, found)
+    if sum(map(len, found)) + sum(map(len, filter(None, keys))) <= MOST_OF_A_RECORD:
+        return None
+    for each in found:
+        size = len(each) + len(each.key() or b"")
+        if size > MOST_OF_A_RECORD:
+            return RecordTooLarge(each.topic(), each.partition(), each.offset(), size)
+    return None
 
 
 class PartitionConsumer:
@@ -67,6 +111,7 @@ class PartitionConsumer:
         self._last_error: str | None = None
         self._statistics = ""
         self._learned: set[str] = set()
+        self._is_abandoned = False
         told = connection.for_librdkafka("consumer")
         # A statistic that is not fetched stays in memory, and a paced replay may rest for hours.
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
@@ -84,7 +129,8 @@ class PartitionConsumer:
 
     def close(self) -> None:
         """Close the consumer; it has no group to leave."""
-        self._consumer.close()
+        if not self._is_abandoned:
+            self._consumer.close()
 
     def assign(self, places: Mapping[TopicPartition, int]) -> None:
         """Continue from these offsets; records under way from other ones are dropped."""
@@ -110,7 +156,11 @@ class PartitionConsumer:
 
     def poll(self, wait_s: float) -> list[Message]:
         """Return what has arrived, or the first to arrive in time; nothing is not an error here."""
-        return self.buffered() or self._consumer.consume(1, wait_s)
+        before = _resident()
+        found = self.buffered() or self._consumer.consume(1, wait_s)
+        if not found:
+            self._refuse_growth(before, "reading")
+        return found
 
     @property
     def last_error(self) -> str | None:
@@ -120,10 +170,11 @@ class PartitionConsumer:
     def poll_or_fail(self, purpose: str) -> list[Message]:
         """Return what has arrived, or the first to arrive; raise if nothing does."""
         began = moved = time.monotonic()
-        position = self._position()
+        position, before = self._position(), _resident()
         while True:
             if found := self.buffered() or self._consumer.consume(1, _WAIT_S):
                 return found
+            self._refuse_growth(before, purpose)
             now = time.monotonic()
             if (stands := self._position()) != position:
                 # Long runs of markers and aborted records arrive without giving a record.
@@ -134,6 +185,15 @@ class PartitionConsumer:
                     waited_s=round(now - began, 1),
                     reason=f"{purpose}: {self._last_error or 'nothing came'}",
                 )
+
+    def _refuse_growth(self, before: int, purpose: str) -> None:
+        """Raise if this wait has filled the memory. The client is left to itself: closing it waits until it has
+        unpacked everything, and so does its end as an object.
+        """
+        if _resident() - before > _MOST_UNPACKED:
+            self._is_abandoned = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
+            raise UnpacksTooMuch(purpose)
 
     def refuse_permanent(self, error: KafkaError, purpose: str) -> None:
         """Raise permanent errors; remember others as the reason if nothing arrives."""
@@ -159,3 +219,12 @@ class PartitionConsumer:
             for topic in topics.values()
             for partition in topic.get("partitions", {}).values()
         ]
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process uses; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - asked at each wait
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        return 0

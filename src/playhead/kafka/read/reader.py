@@ -9,7 +9,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, bounds_of, describe_those, log_starts
-from playhead.kafka.read.consumer import PartitionConsumer
+from playhead.kafka.read.consumer import PartitionConsumer, first_too_large
 from playhead.record import Headers, Slice
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, TopicPartition
@@ -69,7 +69,7 @@ class KafkaReader:
         self._at = self._seen = 0
         self._doubted: int | None = None
         self._rest: Records | None = None
-        self._troubles: list[KafkaError | UnreadableHeader] = []
+        self._troubles: list[KafkaError | PlayheadError] = []
         self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
         self._consumer = PartitionConsumer(connection, patience_s=patience_s)
 
@@ -186,10 +186,13 @@ class KafkaReader:
             found = [each for each in found if self._is_next(run, each)]
             end = self._heed(each for each in found if each.error())
             found = [each for each in found if each.error() is None]
+        large = first_too_large(found)
+        if large is not None:
+            found = [each for each in found if each.offset() < large.offset]
         headers, failure = _headers(found)
-        if failure is not None:
+        if unread := failure or large:
             # Whether it matters depends on where the slice ends.
-            self._troubles.append(failure)
+            self._troubles.append(unread)
             found, end = found[: len(headers)], 0
         run.headers += headers
         size = _add_columns(run, found)
@@ -230,7 +233,7 @@ class KafkaReader:
         """Raise permanent errors. A slice that is already complete has none of them."""
         while self._troubles:
             error = self._troubles.pop(0)
-            if isinstance(error, UnreadableHeader):
+            if isinstance(error, PlayheadError):
                 raise error
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self._confirm(slice_.topic)

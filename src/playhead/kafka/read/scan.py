@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.read.consumer import PartitionConsumer
+from playhead.kafka.read.consumer import PartitionConsumer, first_too_large
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.note import Note
 from playhead.record import Headers
@@ -224,10 +224,15 @@ class Scan:
                 consumer.refuse_permanent(error, f"reading {place[0]}")
         if stretch is None:
             return
+        large = first_too_large(good)
+        if large is not None:
+            good = [each for each in good if each.offset() < large.offset]
         if good:
             # If the caller stops in the middle of a run, this is the position.
             stretch.move(good[-1].offset() + 1)
             yield _columns(place, good)
+        if large is not None:
+            raise large
         stretch.move(position)
 
 
