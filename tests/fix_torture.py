@@ -39,8 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [(item, item.get_closest_marker("torture")) for item in items]
     torture = sorted(
-        (item for item in items if item.get_closest_marker("torture")), key=lambda item: item.nodeid
+        (item for item, mark in marked if mark and mark.kwargs.get("sampled", True)),
+        key=lambda item: item.nodeid,
     )
     if torture:
         random.Random(SEED).choice(torture).add_marker("sample")

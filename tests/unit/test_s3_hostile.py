@@ -25,6 +25,7 @@ class Hostile(BaseHTTPRequestHandler):
     """Has every object, with 20 GB; a list has always one more page."""
 
     protocol_version = "HTTP/1.1"
+    is_over = False
 
     def do_HEAD(self) -> None:
         self._begin(200, 100 if "drip" in self.path else 20 << 30)
@@ -35,9 +36,11 @@ class Hostile(BaseHTTPRequestHandler):
             self.wfile.write(PAGE.encode())
             return
         self._begin(206, 100)
-        while True:
+        # Not after the test: the library waits for its end before it opens another store.
+        while not self.is_over:
             self.wfile.write(b"x")
             sleep(0.5)
+        self.close_connection = True
 
     def _begin(self, status: int, size: int) -> None:
         self.send_response(status)
@@ -55,12 +58,14 @@ class Hostile(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def served(kind: type["Hostile"]) -> Iterator[str]:
     """Run a server; yields its address."""
+    handler = type(kind.__name__, (kind,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_address[1]}"
+    handler.is_over = True
     server.shutdown()
     server.server_close()
 

@@ -112,7 +112,7 @@ def test_a_mutant_still_fits_the_product(mutant: mutants.Mutant, tmp_path: Path)
         compile((tmp_path / each.file).read_bytes(), each.file, "exec")
 
 
-@pytest.mark.torture
+@pytest.mark.torture(sampled=False)  # minutes each, and CI plays schedules of its own
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: each.name)
 def test_a_mutant_is_found(mutant: mutants.Mutant) -> None:
     # Counted in schedules, so that a busy machine finds as much: 150 s of one core with nothing else to do.
