@@ -348,3 +348,19 @@ def test_pretty_printed_values_stay_in_their_rows(sandbox: Endpoints, schema: st
     pretty = [json.dumps({"v": n, "te": "a\nb"}, indent=2).encode() for n in range(300)]
     table.commit(records(*pretty, b' {"v":300} \n', b'\t{"v":301}'))
     assert table.column("v") == list(range(302))
+
+
+@pytest.mark.parametrize("rule", [None, "update"])
+@pytest.mark.parametrize("kind", ["numrange", "nummultirange"])
+def test_a_range_is_compared_whose_length_no_statistics_hold(
+    sandbox: Endpoints, schema: str, kind: str, rule: Any
+) -> None:
+    table = Table.made(
+        sandbox.database_url, schema, f"id int PRIMARY KEY, x {kind}", on_conflict=rule
+    )
+    held = "[1,1e400]" if kind == "numrange" else "{[1,1e400]}"
+    rows = records({"id": 1, "x": held}, {"id": 2, "x": held})
+    entry = table.commit(rows)
+    assert table.differences(entry, rows) == []
+    table.run("UPDATE {table} SET x = NULL WHERE id = 2")
+    assert table.differences(entry, rows) == [("changed", 1)]

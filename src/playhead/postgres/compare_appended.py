@@ -68,7 +68,7 @@ class AppendedRows:
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
         with self._session.undone():
-            self._session.run(f"ANALYZE {self._name}")
+            self._session.analyze(self._name)
             by = self._by()
             self._session.run(self._by_key(by) if by else self._by_all())
             return [each for of in by_place(self._slices) for each in self._of_place(*of)]

@@ -56,7 +56,7 @@ class Judgement:
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
         with self._session.undone():
-            self._session.run(f"ANALYZE {self._rows.name}")
+            self._session.analyze(self._rows.name)
             self._note_slices()
             self._session.run(self._paired())
             self._session.run(self._judged())
@@ -121,7 +121,7 @@ class Judgement:
             f"SELECT * FROM (VALUES {rows}) v (place, first, stop, met, spared)"
         )
         self._session.run(f"CREATE INDEX ON {_SLICES} (place, first)")
-        self._session.run(f"ANALYZE {_SLICES}")
+        self._session.analyze(_SLICES)
 
     def _paired(self) -> str:
         """Create a row for each key and partition, and for each duplicate row of the table."""

@@ -62,7 +62,7 @@ class MissingRows:
                 stage.fill()
                 stage.expect()
                 # Without statistics, the server expects few rows and might scan the table for each.
-                self._session.run(f"ANALYZE {EXPECTED}")
+                self._session.analyze(EXPECTED)
                 expected, missing, elsewhere = self._looked_for()
         return SliceComparison(
             self._entry.slice,

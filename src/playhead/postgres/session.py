@@ -15,7 +15,7 @@ from playhead import secrets
 from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
-from playhead.postgres.errors import translated
+from playhead.postgres.errors import DataError, translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.statement_connection import StatementConnection
 from playhead.tables.sql import named
@@ -167,6 +167,14 @@ class Session:
             self.run("RELEASE SAVEPOINT playhead")
             raise
         self.run("RELEASE SAVEPOINT playhead")
+
+    def analyze(self, table: str) -> None:
+        """Collect statistics, which only make plans better.
+
+        Of ranges, the server computes the lengths as numbers, and fails where one is too large for that.
+        """
+        with contextlib.suppress(DataError), self.savepoint():
+            self.run(f"ANALYZE {table}")
 
     @contextmanager
     def locked(self, name: str) -> Iterator[bool]:

@@ -152,7 +152,7 @@ class Stage:
         found = self._session.run(self.merge.parts())
         if len(found) > _INDEXED_FROM:
             self._session.run(self.merge.index_parts())
-            self._session.run(f"ANALYZE {STAGE}")
+            self._session.analyze(STAGE)
         return [self.merge.for_part(layer, form) for layer, form in found]
 
     def fill(self) -> None:
