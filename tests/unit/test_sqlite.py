@@ -228,6 +228,29 @@ def test_an_integer_of_many_digits_in_a_real_column_is_counted() -> None:
         assert count_converted(session.Session(connection), t, many) == 1
 
 
+@pytest.mark.parametrize("kind", ["INTEGER", "TEXT", "STRING"])
+@pytest.mark.parametrize("bad", [1 << 63, -(1 << 63) - 1, 10**400, "\ud800 7"])
+def test_a_value_that_no_column_takes_is_one_refused_record(
+    tmp_path: Path, kind: str, bad: Any
+) -> None:
+    file = tmp_path / "a.db"
+    rows(file, f"CREATE TABLE t (a {kind}, _partition INTEGER, _offset INTEGER)")
+    target = SqliteTarget(str(file), "t")
+    values = [json.dumps({"a": each}).encode() for each in (bad, "x")]
+    held = [Record("t", 0, n, 1, TimestampType.CREATE_TIME, b"k", v) for n, v in enumerate(values)]
+    seen = InspectRequest(
+        SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, [Records.of(held)]
+    )
+    assert not [n for n in target.inspect(seen).notes if n.code == "target-values-converted"]
+    target.prepare("r", Inspection(""), terms())
+    account = Account(Slice("t", 0, 0, 2), ErrorRule.parse("skip"))
+    account.read = 2
+    with target.open("r") as writer:
+        writer.commit(account, [Records.of(held)])
+    assert account.refused_offsets == {0}
+    assert rows(file, "SELECT a FROM t") == [("x",)]
+
+
 def test_columns_without_a_type_change_nothing(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     rows(file, "CREATE TABLE t (a, b TEXT, c BLOB, _partition INTEGER, _offset INTEGER)")
@@ -396,6 +419,16 @@ def test_fields_without_a_column_are_named_before_they_are_left_out(tmp_path: Pa
     notes = SqliteTarget(str(tmp_path / "a.db"), "t").inspect(seen).notes
     assert [note.code for note in notes] == ["target-unplaced", "target-left-out"]
     assert "no column for A, b: these fields are left out; --extra-fields COLUMN" in notes[1].text
+
+
+def test_what_a_column_for_extra_fields_stores_is_what_the_value_says(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    rows(file, "CREATE TABLE t (id, rest, _partition INTEGER, _offset INTEGER)")
+    target = SqliteTarget(str(file), "t", TableRules(extra_fields="rest"))
+    extra = '"a": 0.1234567890123456789, "b": {"c": 1, "c": 2}, "d": 1e400, "é": "\\u00e9"'
+    assert written(target, f'{{"id": 1, {extra}}}'.encode())["same"] == 1
+    kept = f"{{{extra}}}".replace('"é"', '"\\u00e9"')
+    assert rows(file, "SELECT rest FROM t") == [(kept,)]
 
 
 def test_fields_without_a_column_are_counted_kept_or_refused(tmp_path: Path) -> None:

@@ -29,7 +29,11 @@ def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -
 
 def _converts(session: RowSession, given: Row) -> bool:
     columns, values = listed(given), [*given.values()]
-    session.run(f"INSERT INTO {_COPY} ({columns}) VALUES ({numbered(len(given))})", values)  # noqa: S608
+    statement = f"INSERT INTO {_COPY} ({columns}) VALUES ({numbered(len(given))})"  # noqa: S608 - quoted names
+    try:
+        session.run(statement, values)
+    except session.refusals:  # As the table will: its record is refused.
+        return False
     [kept] = session.run(f"SELECT {columns} FROM {_COPY}")  # noqa: S608 - quoted names
     session.run(f"DELETE FROM {_COPY}")  # noqa: S608 - a constant
     return any(map(_is_another, values, kept))

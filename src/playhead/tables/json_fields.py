@@ -25,18 +25,23 @@ def fields_of(value: bytes | None) -> Row:
         raise ValueError("the value is not a JSON object")  # noqa: TRY004 - a record is refused for it
     if not any(isinstance(field, dict | list) for field in fields.values()):
         return fields
-    nested = _nested(text)
+    nested = _texts(text)
     return {n: nested[n] if isinstance(v, dict | list) else v for n, v in fields.items()}
 
 
-def _nested(text: str) -> dict[str, str]:
-    """Return the JSON text of each field that is an object or a list; the text must be valid JSON."""
-    nested, at = {}, text.index("{") + 1
+def object_of(value: bytes, names: Iterable[str]) -> str:
+    """Return these fields of a JSON object as an object of their own, each as it is written there."""
+    texts = _texts(value.decode())
+    return "{" + ", ".join(f"{json.dumps(name)}: {texts[name]}" for name in names) + "}"
+
+
+def _texts(text: str) -> dict[str, str]:
+    """Return the JSON text of each field; the whole must be valid JSON."""
+    texts, at = {}, text.index("{") + 1
     while name := _NAME.match(text, at):
-        value, at = _DECODER.raw_decode(text, name.end())
-        if isinstance(value, dict | list):
-            nested[json.loads(name[1])] = text[name.end() : at]
-    return nested
+        _, at = _DECODER.raw_decode(text, name.end())
+        texts[json.loads(name[1])] = text[name.end() : at]
+    return texts
 
 
 def number_of(text: str) -> float | str:

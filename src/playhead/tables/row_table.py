@@ -12,7 +12,7 @@ from playhead.record import Record
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.tables.columns import METADATA, OFFSET, PARTITION, PLACE, WHOLE
-from playhead.tables.json_fields import Row, fields_of, number_of, sampled_fields
+from playhead.tables.json_fields import Row, fields_of, object_of, sampled_fields
 from playhead.tables.sql import SqlSession, listed, named, numbered
 from playhead.terms import Whereto
 from playhead.written_rows import ColumnThere, lacking
@@ -168,8 +168,7 @@ class RowTable:
                 raise ValueError(f"no column takes {', '.join(left_out[:3])} (--extra-fields fail)")
             values = {name: fields[name] for name in fields if name not in (*METADATA, self._extra)}
             if left_out and self._extra is not None:
-                whole = json.loads(value or b"{}", parse_float=number_of)
-                values[self._extra] = json.dumps({name: whole[name] for name in left_out})
+                values[self._extra] = object_of(value or b"{}", left_out)
             return values, () if self._extra is not None else left_out
         content = value.decode() if value is not None and self.rules.form == "string" else value
         return dict.fromkeys([name for name in WHOLE if name in self.columns][:1], content), ()
