@@ -28,6 +28,15 @@ _FRACTION = re.compile(r"(?:[:,]\d\d|T\d{6})[.,](\d+)")
 _CLOCK = re.compile(r"(?:^|[T\s])(\d\d?:[\d:.]*)\s*(.*?)\s*$|T(\d{4,6})\s*(.*?)\s*$", re.IGNORECASE)
 _ZONE_OF_DATE = re.compile(r"\d[+-]\d\d:\d\d\s*$")
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
+# Ranges by the type of their bounds, which the server reads as it reads a value.
+_BOUNDS = {
+    f"{short}{kind}": whole
+    for short, whole in (("date", "date"), ("ts", "timestamp"), ("tstz", "timestamptz"))
+    for kind in ("range", "multirange")
+}
+_BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
+# The seconds of an interval, at its end: hours may have more decimals and still be whole microseconds.
+_SECONDS = re.compile(r"[.,](\d+)\s*(?:s(?:ec(?:ond)?s?)?)?\s*(?:ago\s*)?$", re.IGNORECASE)
 _DATE = re.compile(r"\d+[-/.]\w+[-/.]\d+|\d{8}T")
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
@@ -37,7 +46,7 @@ _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 def may_alter(column: Column) -> bool:
     """Return whether the column may silently change some values."""
     kind = column.element or column.base
-    if kind in (*_TIMES, "date", "jsonb"):
+    if kind in (*_TIMES, *_BOUNDS, "date", "interval", "jsonb"):
         return True
     return kind == "numeric" and column.base_modifier >= 4
 
@@ -78,7 +87,10 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
             yield REPEATED
         return
     leaves = [*_leaves(held)]
-    if column.element and kind != "numeric":
+    if kind in _BOUNDS:
+        leaves = [part for each in leaves for part in _BETWEEN_BOUNDS.split(str(each))]
+        kind = f"{_BOUNDS[kind]} of a range"
+    elif column.element and kind != "numeric":
         leaves = [part for each in leaves for part in _parts_of_text(each)]
     if any(_is_rounded(kind, column.base_modifier, each) for each in leaves):
         yield ROUNDED
@@ -89,11 +101,13 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
 def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
     if kind == "numeric":
         return isinstance(held, str) and _decimals(held) > _scale(modifier)
-    if kind == "date":
+    if kind.startswith("date"):
         return False
+    if kind == "interval":  # What one with a modifier rounds, the server is asked.
+        modifier = -1
     most = _digits(modifier)
     if isinstance(held, str):
-        found = _FRACTION.search(held)
+        found = (_SECONDS if kind == "interval" else _FRACTION).search(held)
         return found is not None and any(digit != "0" for digit in found[1][most:])
     return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
 
@@ -110,13 +124,15 @@ def _digits(modifier: int) -> int:
 
 def _zone_is_cut(text: str) -> bool:
     """Return whether `time` ignores something in a text: the zone or the date."""
-    if _DATE.search(text):
-        return True
+    return _DATE.search(text) is not None or _zone_is_ignored(text)
+
+
+def _zone_is_ignored(text: str) -> bool:
+    """Return whether a time without a zone ignores one at the end of a text."""
     clock = _CLOCK.search(text)
     if clock is None:
-        return False
-    rest = _HALF_OF_DAY.sub("", clock[2] or clock[4] or "")
-    return not _UTC.fullmatch(rest)
+        return _ZONE_OF_DATE.search(text) is not None
+    return not _UTC.fullmatch(_HALF_OF_DAY.sub("", clock[2] or clock[4] or ""))
 
 
 def _clock_is_cut(text: str) -> bool:
@@ -128,7 +144,13 @@ def _clock_is_cut(text: str) -> bool:
     return not is_midnight or not _UTC.fullmatch(clock[2] or clock[4] or "")
 
 
-_CUTS: Mapping[str, Callable[[str], bool]] = {"time": _zone_is_cut, "date": _clock_is_cut}
+_CUTS: Mapping[str, Callable[[str], bool]] = {
+    "time": _zone_is_cut,
+    "date": _clock_is_cut,
+    "date of a range": _clock_is_cut,
+    # A value of a column is given to the server as one with a zone, a bound cannot be.
+    "timestamp of a range": _zone_is_ignored,
+}
 
 
 def has_repeated(held: Any) -> bool:
