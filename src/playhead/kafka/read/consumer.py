@@ -24,6 +24,10 @@ MOST_OF_A_RECORD = 256 << 20
 """Bytes of a key and value. Compressed, they can be a thousandth of it, so a broker's limit does not bound them."""
 _MOST_UNPACKED = 3 << 30
 """Far more than the client keeps of what it has unpacked: `max.partition.fetch.bytes` counts packed bytes."""
+_UNPACKED_HINT = (
+    "the batch is damaged, or unpacks to more than {limit} MiB; replay what is before and after it: "
+    "--offsets TOPIC:PARTITION:FROM-TO"
+)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _WAIT_S = 0.1
 _LEARNED_WITHIN_S = 1.0
@@ -198,7 +202,10 @@ class PartitionConsumer:
     def refuse_permanent(self, error: KafkaError, purpose: str) -> None:
         """Raise permanent errors; remember others as the reason if nothing arrives."""
         if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
-            raise refused(error, purpose)
+            found = refused(error, purpose)
+            if error.code() == KafkaError._BAD_COMPRESSION:
+                found.hint = _UNPACKED_HINT.format(limit=MOST_OF_A_RECORD >> 20)
+            raise found
         self._last_error = error.str()
 
     def _on_error(self, error: KafkaError) -> None:
