@@ -1,4 +1,8 @@
-"""The long tests: all of them in `make torture`, a seeded sample of them everywhere else."""
+"""The long tests: all of them in `make torture`, a seeded sample of them everywhere else.
+
+With `torture(one_of=N)`, the sample has an N-th of a test's cases; with `torture(sampled=False)`, none; of all
+others together, it has one.
+"""
 
 import os
 import random
@@ -39,10 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    marked = [(item, item.get_closest_marker("torture")) for item in items]
-    torture = sorted(
-        (item for item, mark in marked if mark and mark.kwargs.get("sampled", True)),
-        key=lambda item: item.nodeid,
-    )
-    if torture:
-        random.Random(SEED).choice(torture).add_marker("sample")
+    families: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in sorted(items, key=lambda item: item.nodeid):
+        mark = item.get_closest_marker("torture")
+        if mark and mark.kwargs.get("sampled", True):
+            one_of = mark.kwargs.get("one_of", 0)
+            family = item.nodeid.partition("[")[0] if one_of else ""
+            families.setdefault((family, one_of), []).append(item)
+    for (family, one_of), cases in families.items():
+        count = -(-len(cases) // one_of) if one_of else 1
+        for item in random.Random(SEED + family).sample(cases, count):
+            item.add_marker("sample")

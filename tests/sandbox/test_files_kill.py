@@ -80,6 +80,7 @@ def test_there_are_points_to_die_at() -> None:
     assert len(POINTS) >= 6
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at(tmp_path: Path, point: str) -> None:
     is_killed_and_goes_on(tmp_path, point, "parquet")

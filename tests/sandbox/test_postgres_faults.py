@@ -136,6 +136,7 @@ def test_raised_at(table: Table, point: str) -> None:
     assert assert_whole_slices(table) == 3
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize(
     "passing", [1, *(pytest.param(later, marks=pytest.mark.torture) for later in (2, 3))]
 )

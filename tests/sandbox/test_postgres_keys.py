@@ -89,6 +89,7 @@ def made(sandbox: Endpoints, schema: str, kind: str, **options: Any) -> Table:
     return Table.made(sandbox.database_url, schema, columns, **options)
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize("rule", [None, "ignore", "update", "newer"])
 @pytest.mark.parametrize(("kind", "held", "given", "gone"), SAME, ids=lambda each: str(each)[:14])
 class TestKeysThatTheirTypeChanges:

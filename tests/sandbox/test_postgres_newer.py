@@ -147,6 +147,7 @@ def test_what_was_deleted_stays_deleted(sandbox: Endpoints, schema: str) -> None
     assert entry.details == {"way": "staged", "inserted": 2, "updated": 0, "left_alone": 0}
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
 def test_of_one_time_the_higher_place_decides(
     shaped: tuple[Table, str], order: tuple[int, ...]

@@ -107,6 +107,7 @@ def test_a_run_plays_what_its_plan_has_read(
     expect_equal(target, rows)
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize("point", [f"{name}{at}" for name in POINTS for at in ("", "#99")])
 def test_killed_and_resumed_it_is_equal(
     recorded: tuple[Path, Rows], target: Postgres, playhead: Playhead, tmp_path: Path, point: str

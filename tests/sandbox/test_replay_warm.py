@@ -156,6 +156,7 @@ def test_a_client_that_is_killed_leaves_a_run_that_can_be_resumed(warm: Warm) ->
     assert is_whole(end)
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize("what", ["jvm", "keeper", "process"])
 @pytest.mark.parametrize("records", [1, 600, pytest.param(1_500, marks=pytest.mark.torture)])
 def test_a_killed_engine_costs_one_retry_and_no_data(warm: Warm, what: str, records: int) -> None:

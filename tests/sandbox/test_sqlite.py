@@ -65,6 +65,7 @@ def test_there_are_points_to_die_at() -> None:
     assert len(POINTS) == 7
 
 
+@pytest.mark.torture(one_of=3)
 @pytest.mark.parametrize("point", [*POINTS, *(f"{each}#2" for each in POINTS if each not in ONCE)])
 def test_killed_it_holds_whole_slices_and_goes_on(tmp_path: Path, point: str) -> None:
     file = tmp_path / "kept.db"
