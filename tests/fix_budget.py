@@ -8,7 +8,7 @@ import pytest
 
 # Of CPU time on a machine that does the work of `_slowness` in `_REFERENCE_S`; most cases take a hundredth of
 # a second. A slower machine has more, by its own measure: a shared processor changes within the hour.
-BUDGET_S = 5.0
+BUDGET_S = 8.0
 _REFERENCE_S = 0.1
 _UNIT = Path(__file__).parent / "unit"
 

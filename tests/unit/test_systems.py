@@ -86,6 +86,7 @@ def test_a_package_from_outside_adds_a_source_and_a_target(tmp_path: Path) -> No
     assert done.stdout.startswith("10 list:")
 
 
+@pytest.mark.slow  # starts Python eight times
 def test_the_working_folder_has_installed_nothing(tmp_path: Path) -> None:
     install(tmp_path)
     install(tmp_path / "inside")
