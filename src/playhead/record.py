@@ -1,6 +1,6 @@
 """A record of a log, and a slice: a run of offsets of one partition that commits as a whole."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -84,6 +84,11 @@ class Slice:
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}:{self.from_offset}-{self.to_offset}"
+
+    def pieces(self, most: int) -> "Iterator[Slice]":
+        """Return slices of at most so many offsets that make up this one."""
+        for start in range(self.from_offset, self.to_offset, most):
+            yield replace(self, from_offset=start, to_offset=min(start + most, self.to_offset))
 
     def overlaps(self, other: "Slice") -> bool:
         """Return whether the two slices have an offset in common."""

@@ -1,7 +1,7 @@
 """Looks for the records of a span by the rows of a table, and refuses to call it whole if none can be a row."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -10,12 +10,10 @@ from playhead.gaps.missing import MissingOffsets, inventory_of
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
-from playhead.replay.assemble import Wiring, expecting
-from playhead.replay.partition_work import partition_works
+from playhead.replay.assemble import Wiring
 from playhead.replay.runner import RunJob
-from playhead.replay.verify import parts
+from playhead.replay.verify import comparing_job, findings_of
 from playhead.source import Source, SourceFacts
-from playhead.task.job import Job
 from playhead.task.slicer import Filter
 
 _AT_ONCE = 100_000
@@ -58,18 +56,11 @@ class RowLookup:
     def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> MissingOffsets:
         """Read and decode the records of the spans, and look for a row of each in the database."""
         target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
-        source = expecting(self.ends.source, self.facts)
-        pieces = [piece for span in spans for piece in _pieces(span)]
-        tasks = tuple(tuple(partition_works(part)) for part in parts(pieces, self.slots))
-        compares = {piece: Entry(piece, 0, 0) for piece in pieces}
-        decoding = self.ends.decoding
-        job = Job(_JOB, source, target, tasks, self.in_time, decoding=decoding, compares=compares)
-        reports = self.run_job(job) if tasks else []
-        away = next((report["away"] for report in reports if report["away"]), None)
-        if away is not None:
-            hint = "try again; `playhead doctor` tests the connections"
-            raise Unavailable(f"could not read everything: {away}", hint=hint)
-        findings = [finding for report in reports for finding in report["findings"]]
+        pieces = [piece for span in spans for piece in span.pieces(_AT_ONCE)]
+        entries = [Entry(piece, 0, 0) for piece in pieces]
+        ends = replace(self.ends, target=target)
+        job = comparing_job(_JOB, ends, self.facts, entries, self.in_time, self.slots)
+        findings = findings_of(self.run_job, job)
         _need_all(pieces, [Slice(**each["slice"]) for each in findings])
         runs = {
             Slice(each["slice"]["topic"], each["slice"]["partition"], start, end): count
@@ -116,11 +107,6 @@ def _fields(values: Sequence[bytes | None]) -> list[str]:
             document = json.loads(value or b"null")
             names |= dict.fromkeys(document) if isinstance(document, dict) else {}
     return [name for name in names if name.isidentifier()][:_MOST_FIELDS]
-
-
-def _pieces(span: Slice) -> Iterable[Slice]:
-    for start in range(span.from_offset, span.to_offset, _AT_ONCE):
-        yield replace(span, from_offset=start, to_offset=min(start + _AT_ONCE, span.to_offset))
 
 
 def _need_all(pieces: Sequence[Slice], looked_at: Sequence[Slice]) -> None:

@@ -20,12 +20,12 @@ from playhead.replay.verify import (
     PartitionCheck,
     Verification,
     checked,
-    parts,
+    comparing_job,
+    findings_of,
     slots_of,
 )
 from playhead.source import Reader, Source, TopicPartition
 from playhead.target import Difference
-from playhead.task.job import Job
 from playhead.task.slicer import Filter
 
 _AT_ONCE = 50_000
@@ -57,21 +57,10 @@ class _Sum:
 def against_table(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
     """Compare row by row, by key or by offset; extra rows are not looked for."""
     filter_ = Filter(plan.from_ms, plan.to_ms)
-    pieces = [piece for slice_ in plan.slices() for piece in _pieces(slice_)]
-    compares = {piece: Entry(piece, 0, 0) for piece in pieces}
-    slots = slots_of(ends.target, compares.values(), slots)
-    tasks = tuple(tuple(partition_works(part)) for part in parts(pieces, slots))
-    source = expecting(ends.source, plan.source)
-    decoding = ends.decoding
-    job = Job(
-        plan.replay_id, source, ends.target, tasks, filter_, decoding=decoding, compares=compares
-    )
-    return checked(plan, run_job(job) if tasks else [])
-
-
-def _pieces(slice_: Slice) -> Iterator[Slice]:
-    for start in range(slice_.from_offset, slice_.to_offset, _AT_ONCE):
-        yield replace(slice_, from_offset=start, to_offset=min(start + _AT_ONCE, slice_.to_offset))
+    entries = [Entry(piece, 0, 0) for each in plan.slices() for piece in each.pieces(_AT_ONCE)]
+    slots = slots_of(ends.target, entries, slots)
+    job = comparing_job(plan.replay_id, ends, plan.source, entries, filter_, slots)
+    return checked(plan, findings_of(run_job, job))
 
 
 # --- archives: the same records at the same offsets
@@ -85,7 +74,7 @@ def against_archive(plan: Plan, source: Source, archive: Source) -> Verification
     with expecting(source, plan.source).open() as reader, archive.open() as other:
         for each in plan.partitions:
             found = pairs.setdefault(each.place, _Pair())
-            for piece in _pieces(slice_) if (slice_ := each.slice()) else ():
+            for piece in slice_.pieces(_AT_ONCE) if (slice_ := each.slice()) else ():
                 found.compare(
                     _by_offset(reader, filter_, piece),
                     _by_offset(other, filter_, _within(piece, held)),

@@ -18,6 +18,7 @@ from playhead.replay.guards import altered_notes, written_rows
 from playhead.replay.partition_work import partition_works
 from playhead.replay.runner import RunJob
 from playhead.replay.samples import NO_RECORDS
+from playhead.source import SourceFacts
 from playhead.target import DescribesTables, Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
@@ -179,24 +180,48 @@ class Verification:
 def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
-    job = _job(plan, ends, entries, slots_of(ends.target, entries, slots))
+    filter_ = Filter(plan.from_ms, plan.to_ms, plan.span_ends())
+    slots = slots_of(ends.target, entries, slots)
+    job = comparing_job(plan.replay_id, ends, plan.source, entries, filter_, slots)
+    job = replace(job, letters=_letters(plan, ends, entries))
     rows = written_rows(ends.target, entries)
-    reports = run_job(job) if job.tasks and not rows.lacks else []
+    findings = [] if rows.lacks else findings_of(run_job, job)
     return replace(
-        checked(plan, reports).after(plan, ends.target, is_of_run=True),
+        checked(plan, findings).after(plan, ends.target, is_of_run=True),
         altered=tuple(rows.altered),
         unfilled=tuple(rows.unfilled),
         lacks=tuple(rows.lacks),
     )
 
 
-def checked(plan: Plan, reports: Sequence[Mapping[str, Any]]) -> Verification:
-    """Combine the reports of a comparing job."""
+def comparing_job(
+    replay_id: str,
+    ends: Wiring,
+    facts: SourceFacts,
+    entries: Iterable[Entry],
+    filter_: Filter,
+    slots: int,
+) -> Job:
+    """Return the job that reads the slices of these entries and compares them with the target."""
+    compares = {entry.slice: entry for entry in entries}
+    tasks = tuple(tuple(partition_works(part)) for part in parts(sorted(compares), slots))
+    source = expecting(ends.source, facts)
+    decoding = ends.decoding
+    return Job(replay_id, source, ends.target, tasks, filter_, decoding=decoding, compares=compares)
+
+
+def findings_of(run_job: RunJob, job: Job) -> list[Mapping[str, Any]]:
+    """Run a comparing job; return what it found of each slice."""
+    reports = run_job(job) if job.tasks else []
     away = next((report["away"] for report in reports if report["away"]), None)
     if away is not None:
         hint = "try again; `playhead doctor` tests the connections"
         raise Unavailable(f"could not read everything: {away}", hint=hint)
-    findings = [finding for report in reports for finding in report["findings"]]
+    return [finding for report in reports for finding in report["findings"]]
+
+
+def checked(plan: Plan, findings: Sequence[Mapping[str, Any]]) -> Verification:
+    """Combine the findings of a comparing job."""
     # Only what was compared counts, not what the ledger claims.
     compared = [Slice(**finding["slice"]) for finding in findings]
     return Verification(
@@ -214,20 +239,6 @@ def _extra_fields(findings: Sequence[Mapping[str, Any]]) -> dict[str, ExtraField
         if (its := ExtraFields(**finding["extra_fields"])).records:
             by_topic.setdefault(finding["slice"]["topic"], []).append(its)
     return {topic: ExtraFields.total(each) for topic, each in sorted(by_topic.items())}
-
-
-def _job(plan: Plan, ends: Wiring, entries: Sequence[Entry], slots: int) -> Job:
-    slices = sorted({entry.slice for entry in entries})
-    return Job(
-        plan.replay_id,
-        expecting(ends.source, plan.source),
-        ends.target,
-        tuple(tuple(partition_works(part)) for part in parts(slices, slots)),
-        Filter(plan.from_ms, plan.to_ms, plan.span_ends()),
-        decoding=ends.decoding,
-        compares={entry.slice: entry for entry in entries},
-        letters=_letters(plan, ends, entries),
-    )
 
 
 def _letters(plan: Plan, ends: Wiring, entries: Sequence[Entry]) -> DeadLetterReader | None:
@@ -259,17 +270,9 @@ def _by_partition(findings: Iterable[Mapping[str, Any]]) -> Iterable[PartitionCh
         groups.setdefault((slice_["topic"], slice_["partition"]), []).append(finding)
     for (topic, partition), found in sorted(groups.items()):
         agree = all(each["expected_checksum"] == each["found_checksum"] for each in found)
-        yield PartitionCheck(
-            topic,
-            partition,
-            len(found),
-            sum(each["expected"] for each in found),
-            sum(each["found"] for each in found),
-            sum(each["different"] for each in found),
-            agree,
-            sum(each["same"] for each in found),
-            sum(each["unknown"] for each in found),
-        )
+        names = ("expected", "found", "different", "same", "unknown")
+        sums = {name: sum(each[name] for each in found) for name in names}
+        yield PartitionCheck(topic, partition, len(found), checksums_agree=agree, **sums)
 
 
 def _agree(checks: Iterable[PartitionCheck]) -> Iterator[bool]:
