@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playhead.ledger import remaining
-from playhead.record import Slice
+from playhead.record import Slice, joined_spans
 from playhead.replay.pipelines import STARTING
 from playhead.source import Bounds, TopicPartition
 from playhead.task.round import Outcome
@@ -70,10 +70,9 @@ class PipelineProgress:
         """Continue after offsets that could not be written."""
         for each in slices:
             self.at[each.topic, each.partition] = each.to_offset
-            before = self.lost[-1] if self.lost else None
             self.lost.append(each)
-            if before is not None and len(self.lost) > _MANY:
-                self.lost = _merged(self.lost)
+            if len(self.lost) > _MANY:
+                self.lost = joined_spans(self.lost)
 
     @property
     def lost_offsets(self) -> int:
@@ -96,7 +95,7 @@ class PipelineProgress:
             "records": self.records,
             "rounds": self.rounds,
             "lost_offsets": self.lost_offsets,
-            "lost": [str(each) for each in _merged(self.lost)],
+            "lost": [str(each) for each in joined_spans(self.lost)],
             "last_commit_ms": self.last_commit_ms,
             "last_record_ms": self.last_record_ms,
             "offsets": offsets,
@@ -106,22 +105,6 @@ class PipelineProgress:
 _MANY = 1_000
 
 
-def _merged(slices: Sequence[Slice]) -> list[Slice]:
-    """Join neighbouring slices."""
-    found: list[Slice] = []
-    for each in sorted(slices):
-        last = found[-1] if found else None
-        if last and (last.topic, last.partition, last.to_offset) == (
-            each.topic,
-            each.partition,
-            each.from_offset,
-        ):
-            found[-1] = Slice(each.topic, each.partition, last.from_offset, each.to_offset)
-        else:
-            found.append(each)
-    return found
-
-
 def still_lost(lost: Sequence[Slice], committed: Sequence[Slice]) -> list[Slice]:
     """Return the dropped offsets that the ledger lacks: the answer of a successful write may have been lost."""
-    return remaining(_merged(lost), committed)
+    return remaining(joined_spans(lost), committed)

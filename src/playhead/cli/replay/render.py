@@ -9,25 +9,17 @@ from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.standby.history import ListedRun
 
+_OF_PLAN = (
+    *("topic", "partition", "from_offset", "span_end", "to_offset", "planned", "earliest"),
+    *("stable_end", "high_watermark"),
+)
 # Facts of the partition; of the span, the offsets say enough.
 OPTIONAL_OF_PLAN = ("high_watermark", "stable_end", "earliest", "span_end")
 
 
 def plan_rows(plan: Plan) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": each.topic,
-            "partition": each.partition,
-            "from_offset": each.from_offset,
-            "span_end": each.span_end,
-            "to_offset": each.to_offset,
-            "planned": each.planned,
-            "earliest": each.earliest,
-            "stable_end": each.stable_end,
-            "high_watermark": each.high_watermark,
-        }
-        for each in plan.partitions
-    ]
+    """Return a row of the plan for each partition."""
+    return [{name: getattr(each, name) for name in _OF_PLAN} for each in plan.partitions]
 
 
 class ProgressText:
