@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import playhead.files.open_archive
+import playhead.files.archive
 from playhead.files.errors import StoreUnavailable
 from playhead.files.stores.store import MOST_SMALL_BYTES
 from playhead.target import InUse
@@ -175,5 +175,5 @@ class Store:
 
 def use(disk: Disk) -> None:
     """Have archives lie on this disk."""
-    description: Any = playhead.files.open_archive
+    description: Any = playhead.files.archive
     description.LocalStore = lambda root: Store(disk, str(root))

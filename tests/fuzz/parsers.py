@@ -35,7 +35,7 @@ from playhead.ingest.udp_address import Address
 from playhead.kafka.admin import log_dirs, open_transactions
 from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.scram import NotScram, Scram
-from playhead.kafka.groups import consumer_offsets_topic, delete_offsets, offsets_csv
+from playhead.kafka.groups import commit, consumer_offsets_topic, offsets_csv
 from playhead.kafka.produce.console_lines import LineReader
 from playhead.kafka.read import log_heads
 from playhead.kafka.write.headers import HeaderRules
@@ -191,7 +191,7 @@ def _broker_answer(data: bytes) -> None:
     for read in (
         lambda fields: [*log_dirs.read_answer(fields, 1)],
         lambda fields: [*open_transactions.read_answer(fields)],
-        delete_offsets.read_answer,
+        commit.read_answer,
         log_heads.read_answer,
     ):
         with suppress(PlayheadError):

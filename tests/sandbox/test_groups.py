@@ -15,8 +15,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.faults import abort_points
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.commit import JoinedMeanwhile, commit
-from playhead.kafka.groups.describe import committed
-from playhead.kafka.groups.own_groups import remove_groups
+from playhead.kafka.groups.describe import committed, remove_groups
 from playhead.kafka.groups.plan import CommittedOffset
 from playhead.record import Record, TimestampType
 from playhead.sandbox import Endpoints

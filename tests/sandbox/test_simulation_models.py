@@ -32,8 +32,8 @@ from playhead.errors import PlayheadError
 from playhead.host.clock import SystemClock, wait_until
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
+from playhead.kafka.groups.commit import GroupMover
 from playhead.kafka.groups.describe import committed, described
-from playhead.kafka.groups.progress import GroupMover
 from playhead.postgres import session
 from playhead.postgres.adbc import ArrowConnection
 from playhead.postgres.ledger import _TABLE as _LEDGER

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from playhead import decoding
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.avro_limits import MOST_EMPTY_VALUES, AvroLimits, _Walk
-from playhead.schemas.lossless_json import dumped
 from playhead.schemas.registry import Schema
+from playhead.schemas.registry_decoder import dumped
 from tests.unit.test_avro_limits import number, reader
 
 MOST = f"more than {MOST_EMPTY_VALUES:,} empty values"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.capture.large_lines import as_line, in_parts
+from playhead.capture.recorder import as_line, in_parts
 from playhead.capture.snapshot_writer import (
     CURRENT,
     Rotation,

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playhead.account import Account, ErrorRule, RecordRefused
-from playhead.files.codec import shown_times
+from playhead.files.codec import Group, regrouped, sayable, shown_times
 from playhead.files.formats.csv_format import CsvCodec
 from playhead.files.formats.jsonl import JsonCodec
 from playhead.files.formats.parquet import ParquetCodec
-from playhead.files.regroup import Group, regrouped, sayable
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.testing import sample_records

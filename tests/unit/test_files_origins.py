@@ -7,8 +7,8 @@ import pytest
 
 from playhead.errors import EXIT_REFUSED
 from playhead.files import file_names
+from playhead.files.archive import archive_of
 from playhead.files.errors import AnotherTopic, SeveralTopics
-from playhead.files.open_archive import archive_of
 from playhead.files.source import FilesSource
 from playhead.files.target import FilesTarget
 from playhead.files.terms import agree

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
 from playhead.kafka.admin.broker_socket import array, need_login, text
-from playhead.kafka.groups import delete_offsets
+from playhead.kafka.groups import commit
 from playhead.kafka.groups.changes import GroupAdmin
-from playhead.kafka.groups.delete_offsets import forget
+from playhead.kafka.groups.commit import forget
 from playhead.kafka.groups.plan import CommittedOffset, GroupPlan, Move
 from playhead.source import TopicPartition
 from tests.scripted_broker import ScriptedBroker
@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Forget]]:
         broker = ScriptedBroker(say)
         opened.append(broker)
         found = {"team": SimpleNamespace(coordinator=broker.place)}
-        monkeypatch.setattr(delete_offsets, "described", lambda *_: found)
+        monkeypatch.setattr(commit, "described", lambda *_: found)
         admin = SimpleNamespace(timeout_s=2.0)
         return lambda: forget(admin, KafkaConnection(broker.place), "team", PLACES)  # type: ignore[arg-type]
 

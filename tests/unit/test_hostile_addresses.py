@@ -13,7 +13,7 @@ import pytest
 from playhead import secrets
 from playhead.cli.app import main
 from playhead.errors import BadValue, DatabaseUnavailable, PlayheadError, Refused, UsageError
-from playhead.files.open_archive import settled
+from playhead.files.archive import settled
 from playhead.files.source import FilesSource
 from playhead.files.stores.s3 import S3Store
 from playhead.files.target import FilesTarget

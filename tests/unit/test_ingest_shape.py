@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from playhead.errors import BadValue
 from playhead.grammar.cursor import NotUnderstood
 from playhead.ingest.json_path import Unfit, parse_path, show_path, value_at
-from playhead.ingest.record_shape import Cut, RecordShape
-from playhead.ingest.timestamp import timestamp_ms
+from playhead.ingest.record_shape import Cut, RecordShape, timestamp_ms
 
 T0 = 1_628_080_200_123
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(

@@ -13,7 +13,7 @@ from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import log_dirs, open_transactions
 from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.broker_socket import Wire, text
-from playhead.kafka.groups import consumer_offsets_topic, delete_offsets
+from playhead.kafka.groups import commit, consumer_offsets_topic
 from playhead.kafka.read import log_heads
 from playhead.kafka.read.log_heads import heads_in
 from playhead.source import Bounds
@@ -111,7 +111,7 @@ def _batches(connection: KafkaConnection, place: str) -> None:
 
 def _deleted(connection: KafkaConnection, place: str) -> None:
     with closing(Wire(connection, place, timeout_s=5)) as wire:
-        wire.ask(47, 0, b"", delete_offsets.read_answer)
+        wire.ask(47, 0, b"", commit.read_answer)
 
 
 _BAD = [

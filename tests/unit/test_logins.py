@@ -15,8 +15,7 @@ from playhead.cli.options import Run
 from playhead.cli.output import Output
 from playhead.cli.replay.run_replay import with_servers
 from playhead.config import trust
-from playhead.config.clusters import connection_of, guards_of
-from playhead.config.context import UnknownContext, configure
+from playhead.config.context import UnknownContext, configure, connection_of, guards_of
 from playhead.config.context import contexts as contexts_there
 from playhead.config.guards import ReadOnly
 from playhead.config.logins import LoginElsewhere

@@ -8,7 +8,7 @@ import pytest
 
 from playhead.cli.app import main
 from playhead.config.context import configure
-from playhead.kafka.groups import own_groups
+from playhead.kafka.groups import describe
 from playhead.replay import old_groups
 from playhead.replay.journal import DONE, RUNNING, STOPPED
 from playhead.source import SourceFacts
@@ -171,7 +171,7 @@ def test_what_is_still_needed_is_not_forgotten(journal, capsys, words, code, sai
 def test_groups_go_a_day_after_the_end_of_their_replays(journal, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        own_groups, "remove_groups", lambda _, ids: asked.append(list(ids)) or list(ids)
+        describe, "remove_groups", lambda _, ids: asked.append(list(ids)) or list(ids)
     )
     one_cluster = {"source": SourceFacts("here", {}), "target": Inspection("here")}
     for replay_id, changes in {"a": one_cluster, "b": one_cluster, "c": {}}.items():

@@ -19,10 +19,9 @@ from hypothesis import strategies as some
 from playhead.errors import BadValue, MissingPiece, PlayheadError
 from playhead.schemas.decoder import REGISTERED, WORDS, as_text, decoder
 from playhead.schemas.errors import Undecodable
-from playhead.schemas.kept import Kept
 from playhead.schemas.plain_forms import as_json
 from playhead.schemas.proto_compiler import compile_proto
-from playhead.schemas.registry import Registry, RegistryRefused, RegistryUnavailable
+from playhead.schemas.registry import Kept, Registry, RegistryRefused, RegistryUnavailable
 from playhead.schemas.registry_decoder import Registered
 from playhead.schemas.schema_id import VALUE_HEADER, SchemaId, find, read_indexes
 from tests.fix_registry import TestRegistry

@@ -22,8 +22,7 @@ from playhead.replay.assemble import target_at
 from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
-from playhead.sqlite.affinity import count_converted
-from playhead.sqlite.target import SqliteTarget
+from playhead.sqlite.target import SqliteTarget, count_converted
 from playhead.tables.row_table import RowTable
 from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.terms import NotBegunThere, OtherTerms

@@ -18,7 +18,7 @@ from playhead.request import TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite.target import SqliteTarget
 from playhead.target import InspectRequest, SliceComparison
-from playhead.task.refused_now import with_refused
+from playhead.task.play import with_refused
 from playhead.testing.target_case import assert_all_told, terms
 from tests.unit.test_sqlite import rows
 

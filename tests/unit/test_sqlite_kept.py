@@ -9,9 +9,8 @@ import pytest
 
 from playhead.detail_notes import notes_of_details
 from playhead.request import TableRules
-from playhead.sqlite.kept_rows import SqliteKeptRows
 from playhead.sqlite.session import Session
-from playhead.sqlite.target import SqliteTarget
+from playhead.sqlite.target import SqliteKeptRows, SqliteTarget
 from tests.unit.test_sqlite import rows
 from tests.unit.test_sqlite_compared import counts_of, replayed, slices_of, table, told, verified
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from playhead import Replay, files
 from playhead.cli.app import main
 from playhead.cli.replay import run_replay
-from playhead.files.open_archive import archive_of
+from playhead.files.archive import archive_of
 from playhead.files.target import FilesTarget
 from playhead.files.terms import agree
 from playhead.plan import Plan

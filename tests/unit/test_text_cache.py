@@ -2,7 +2,7 @@
 
 from playhead.queries import sql_text
 from playhead.querylog import addresses, located, log_time, sql, text_shape
-from playhead.querylog.text_cache import MOST_LETTERS, cached_if_short
+from playhead.querylog.text_shape import MOST_LETTERS, cached_if_short
 
 
 def test_large_texts_are_not_kept() -> None:

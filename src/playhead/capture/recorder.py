@@ -10,20 +10,27 @@ import select
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from playhead.capture.decode_records import MEMORY_BYTES, Document
-from playhead.capture.large_lines import as_line, in_parts
 from playhead.capture.pair_document import Captured, Connection, Describer, partitions_of
 from playhead.capture.pipe_format import Ended, Passed, Unpacker
 from playhead.capture.protocol import Malformed, name_of, read_head
 from playhead.capture.redaction import Redaction, parse_rule
 from playhead.capture.snapshot_writer import Rotation, Snapshot, SnapshotNotWritten
+
+_PIECE: Final = 64 << 10
+_PART_BYTES: Final = 1 << 20
+# What a number, or the place of a value in a list, counts.
+_SMALL: Final = 16
+_dumps: Final = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, separators=(",", ":")
+).encode
 
 _READ_BYTES: Final = 1 << 20
 _TELL_EVERY_S: Final = 0.25
@@ -193,6 +200,63 @@ def _put(line: bytes) -> None:
     # The proxy may have ended; pairs that were received are written anyway.
     with suppress(BrokenPipeError):
         os.write(sys.stdout.fileno(), line)
+
+
+def as_line(document: Any) -> bytes:
+    """Return the document as one line."""
+    return _bytes(_dumps(document)) + b"\n"
+
+
+def in_parts(document: Any) -> Iterator[bytes]:
+    """Yield the same line in parts of about 1 MiB."""
+    part = bytearray()
+    for piece in _pieces(document):
+        part += _bytes(piece)
+        if len(part) >= _PART_BYTES:
+            yield bytes(part)
+            part.clear()
+    yield bytes(part) + b"\n"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if _left(value, _PIECE) >= 0:
+        yield _dumps(value)
+    elif isinstance(value, str):
+        yield '"'
+        for at in range(0, len(value), _PIECE):
+            yield _dumps(value[at : at + _PIECE])[1:-1]
+        yield '"'
+    elif isinstance(value, dict):
+        before = "{"
+        for name, each in value.items():
+            yield f"{before}{_dumps(name)}:"
+            yield from _pieces(each)
+            before = ","
+        yield "}"
+    else:
+        before = "["
+        for each in value:
+            yield before
+            yield from _pieces(each)
+            before = ","
+        yield "]"
+
+
+def _left(value: Any, most: int) -> int:
+    """Return how much of `most` characters a value leaves; stops as soon as it is nothing."""
+    if isinstance(value, str):
+        return most - len(value) - _SMALL
+    if not isinstance(value, dict | list):
+        return most - _SMALL
+    for each in value.values() if isinstance(value, dict) else value:
+        most = _left(each, most)
+        if most < 0:
+            break
+    return most
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from playhead.capture.patience import Patience
+from playhead.capture.frame_memory import Patience
 
 MOST_S: Final = 20.0
 """How long unanswered requests may hold all clients back."""

@@ -6,7 +6,7 @@ A context is a named cluster with its database, in the user's `config.toml`. A p
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -38,6 +38,7 @@ from playhead.config.settings import (
 )
 from playhead.config.trust import ReadFile
 from playhead.config.whole_paths import is_secret, need_whole_paths
+from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
 from playhead.host import paths
 from playhead.host.folders import why_not_ours
@@ -336,3 +337,22 @@ def _context_layer(name: str, chosen_by: str) -> Layer:
             hint="playhead sandbox up",
         )
     raise UnknownContext(name, chosen_by=chosen_by, known=sorted(known))
+
+
+def connection_of(end: Endpoint, configuration: Configuration) -> KafkaConnection:
+    """Return the connection, with a login only if it was configured for that cluster."""
+    return _configured_for(end, configuration).kafka(end.address)
+
+
+def guards_of(written: Iterable[Endpoint], configuration: Configuration) -> Configuration:
+    """Return the configuration whose guards apply to these endpoints: the first one with a guard."""
+    all_of_them = [configuration, *(_configured_for(end, configuration) for end in written)]
+    for guard in ("read_only", "production"):
+        for each in all_of_them:
+            if each.is_on(guard):
+                return each
+    return configuration
+
+
+def _configured_for(end: Endpoint, configuration: Configuration) -> Configuration:
+    return configuration if end.context is None else alone(end.context, str(end))

@@ -6,8 +6,8 @@ from itertools import chain
 
 from playhead.account import Account, ErrorRule
 from playhead.files.archive import Archive, ArchivedReplay
+from playhead.files.codec import regrouped
 from playhead.files.errors import Damaged
-from playhead.files.regroup import regrouped
 from playhead.ledger import Entry
 from playhead.record import Record, Slice
 from playhead.records import Records

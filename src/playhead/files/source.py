@@ -6,17 +6,65 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.files.absences import ArchiveExplainer
-from playhead.files.archive import Archive, ArchivedReplay, ArchivedSlice
+from playhead.absence import Blank, Explained, total, within
+from playhead.files.archive import (
+    Archive,
+    ArchivedReplay,
+    ArchivedSlice,
+    archive_of,
+    checked_format,
+    settled,
+)
 from playhead.files.archive_index import Index, Segment
 from playhead.files.file_names import Format
-from playhead.files.open_archive import archive_of, checked_format, settled
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, Reader, SourceFacts, TopicFacts, TopicPartition
 
 _GAPS_SHOWN = 5
+
+ABSENT = "absent already when it was archived"
+LEFT_OUT = "left out or absent when it was archived"
+
+
+class ArchiveExplainer:
+    """Every data file matches its checksum, so what it lacks was never written to it."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def explain(self, place: TopicPartition, blanks: Sequence[Blank], /) -> Explained:
+        """Return the reasons in the archive's entries; what an entry could not explain stays unexplained."""
+        absences: dict[str, int] = {}
+        unexplained: list[Blank] = []
+        whole = Slice(*place, blanks[0][0], blanks[-1][1])
+        for segment in self._index.segments(whole):
+            part = list(within(blanks, segment.slice.from_offset, segment.slice.to_offset))
+            nothing = list(_unexplained(part, segment.entries))
+            unexplained += nothing
+            reason = ABSENT if segment.entries[0].is_complete else LEFT_OUT
+            absences[reason] = absences.get(reason, 0) + total(part) - total(nothing)
+        found = {reason: count for reason, count in absences.items() if count}
+        return Explained(found, tuple(unexplained))
+
+
+def _unexplained(part: Sequence[Blank], entries: Sequence[ArchivedSlice]) -> Iterator[Blank]:
+    """Return what no entry with these offsets could explain."""
+    for start, end in part:
+        doubtful = [_doubtful(each, start, end) for each in entries]
+        yield from min(doubtful, key=total)
+
+
+def _doubtful(committed: ArchivedSlice, start: int, end: int) -> list[Blank]:
+    entry = committed.entry
+    if total(entry.unexplained_at) < entry.unexplained:
+        return [(start, end)]  # There are more than the entry lists.
+    return [
+        (max(start, first), min(end, last))
+        for first, last in entry.unexplained_at
+        if first < end and start < last
+    ]
 
 
 @dataclass(frozen=True)

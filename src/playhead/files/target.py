@@ -8,13 +8,12 @@ from typing import Any
 
 from playhead.errors import BadValue
 from playhead.files import file_names
-from playhead.files.archive import Archive
+from playhead.files.archive import Archive, archive_of, checked_format, settled
 from playhead.files.codec import shown_times
 from playhead.files.file_names import Format
 from playhead.files.formats.jsonl import bytes_as_json, headers_as_json
 from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.inspect import archive_made, origins_before, surveyed
-from playhead.files.open_archive import archive_of, checked_format, settled
 from playhead.files.terms import agree, kept_terms
 from playhead.files.typed_columns import shown_fields
 from playhead.files.writer import FilesWriter

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from playhead.account import Account
 from playhead.files import file_names
 from playhead.files.archive import Archive, ArchivedReplay
-from playhead.files.codec import Codec
+from playhead.files.codec import Codec, Group, regrouped
 from playhead.files.compare import compared
 from playhead.files.errors import OtherRecords
-from playhead.files.regroup import Group, regrouped
 from playhead.files.stores.store import Piece
 from playhead.files.terms import need_terms
 from playhead.host.faults import abort_point

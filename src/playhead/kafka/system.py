@@ -3,8 +3,7 @@
 import re
 from typing import ClassVar, cast
 
-from playhead.config.clusters import connection_of
-from playhead.config.context import Configuration
+from playhead.config.context import Configuration, connection_of
 from playhead.endpoint import BAD_PATTERN, BadEndpoint, Endpoint, check_pattern
 from playhead.errors import UsageError
 from playhead.request import ReplaySpec

@@ -6,7 +6,7 @@ from threading import Event, Lock, Thread
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
-from playhead.kafka.groups.progress import GroupMover
+from playhead.kafka.groups.commit import GroupMover
 from playhead.source import TopicPartition
 
 _EVERY_S = 0.5

@@ -3,13 +3,15 @@
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from playhead.account import Account
 from playhead.host.faults import abort_point
 from playhead.ledger import MOST_REFUSED, Entry
-from playhead.postgres import split_existing
 from playhead.postgres.compare import Comparison, rows_by
 from playhead.postgres.compare_appended import AppendedRows
 from playhead.postgres.compare_rows import Judgement
@@ -17,11 +19,13 @@ from playhead.postgres.errors import UNIQUE_VIOLATION, DataError, StatementRefus
 from playhead.postgres.final_rows import FinalRows
 from playhead.postgres.find_missing import MissingRows
 from playhead.postgres.ledger import Ledger
+from playhead.postgres.merge_sql import KEYS, STAGE, MergeSql, named
 from playhead.postgres.open_table import OpenTable, copied
-from playhead.postgres.rows.decode import Decoded
-from playhead.postgres.session import CopySession
+from playhead.postgres.rows.altered_values import CUT, ROUNDED
+from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.decode import ORDER, Decoded
+from playhead.postgres.session import CopySession, Session
 from playhead.postgres.session import TableName as TablePlace
-from playhead.postgres.stage.altered_intervals import with_altered_intervals
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.storage import storage_of
 from playhead.record import Slice
@@ -29,6 +33,18 @@ from playhead.records import Records
 from playhead.target import SliceComparison, Writer
 from playhead.terms import NotBegunThere
 from playhead.written_rows import columns_written
+
+# In a modifier, where a column keeps seconds, as opposed to `interval year to month`.
+_SECONDS = 1 << 16 + 12
+
+# With a larger share of conflicts, staging all rows costs less.
+_MOST_MET = 0.5
+# One index lookup for each key: the cost must not grow with the table, and without statistics of
+# the temporary table, the planner cannot know that there are few keys.
+_BY_INDEX = """
+SELECT pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true),
+       pg_catalog.set_config('enable_seqscan', 'off', true)
+"""
 
 # After this many slices without conflicts, direct COPY is tried again.
 _CLEAN_ENOUGH = 8
@@ -192,7 +208,7 @@ class PostgresWriter(Writer):
             with self._begun(table, account):
                 if table.latest is not None and not table.latest.is_empty():
                     raise _TooMany
-                parts = split_existing.part(self._session, table.merge(decoded), decoded)
+                parts = split_existing(self._session, table.merge(decoded), decoded)
                 if parts is None:
                     raise _TooMany
                 new, met = parts
@@ -255,3 +271,48 @@ def gathered(slice_: Slice, runs: Iterable[Records]) -> Records:
     for run in held:
         whole.extend(run)
     return whole
+
+
+def split_existing(
+    session: CopySession, merge: MergeSql, decoded: Decoded
+) -> tuple[Decoded, Decoded] | None:
+    """Return rows with new keys, and rows with existing ones; None if these are too many."""
+    rows = decoded.ready
+    session.run(merge.make_keys())
+    session.copy_aside(KEYS, rows.select([ORDER, *merge.key]))
+    session.run(_BY_INDEX)
+    met = pa.array([row[0] for row in session.run(merge.met())], pa.int64())
+    if len(met) > _MOST_MET * len(rows):
+        return None
+    if not len(met):
+        return decoded, replace(decoded, ready=rows.slice(0, 0))
+    is_met = pc.is_in(rows.column(ORDER), value_set=met)
+    new, existing = rows.filter(pc.invert(is_met)), rows.filter(is_met)
+    return replace(decoded, ready=new), replace(decoded, ready=existing)
+
+
+def with_altered_intervals(session: Session, decoded: Decoded) -> Decoded:
+    """Return the rows with what their columns alter of intervals; the stage has what was written."""
+    altered = dict(decoded.altered)
+    for name in (ROUNDED, CUT):
+        if columns := [each for each in decoded.fields if _alteration(each) == name]:
+            altered[name] = altered.get(name, frozenset()) | _altered(session, columns)
+    return replace(decoded, altered=altered)
+
+
+def _alteration(field: Field) -> str | None:
+    column = field.column
+    if (column.element or column.base) != "interval" or column.base_modifier < 0:
+        return None
+    return ROUNDED if column.base_modifier & _SECONDS else CUT
+
+
+def _altered(session: Session, columns: Sequence[Field]) -> frozenset[int]:
+    """Return the offsets of rows with another value in one of the columns than their text has."""
+    changed = " OR ".join(
+        f"{held}::{each.column.base_type} IS DISTINCT FROM {held}::{each.column.type}"
+        for each in columns
+        for held in [named(each.name)]
+    )
+    found = session.run(f"SELECT {named(ORDER)} FROM {STAGE} WHERE {changed}")  # noqa: S608
+    return frozenset(offset for (offset,) in found)

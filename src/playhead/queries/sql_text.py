@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from playhead.queries.outside import outside_of
 from playhead.queries.sql_tokens import tokens_of
-from playhead.querylog.text_cache import cached_if_short
-from playhead.querylog.text_shape import ByShape
+from playhead.querylog.text_shape import ByShape, cached_if_short
 
 _MOST_WORDS = 6
 _ALONE = (

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from playhead.querylog.rows import NotARow
-from playhead.querylog.text_cache import cached_if_short
+from playhead.querylog.text_shape import cached_if_short
 
 _HOURS: Final = {
     "UTC": 0, "GMT": 0, "Z": 0, "UCT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2,

@@ -11,7 +11,17 @@ from playhead.querylog.log_time import time_us
 from playhead.querylog.pairs import is_pair, row_of_pair
 from playhead.querylog.rows import MOST_LINE, LogRow, NotARow
 from playhead.querylog.stderr_prefix import KNOWN_PREFIXES, prefix_of
-from playhead.querylog.torn import joined_columns
+
+_COLUMNS: Final = (
+    "detail",
+    "hint",
+    "internal_query",
+    "internal_query_pos",
+    "context",
+    "query",
+    "query_pos",
+    "location",
+)
 
 _WIDTHS: Final = (23, 24, 26)
 _IN_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
@@ -242,3 +252,21 @@ def _named_row(found: Mapping[str, Any], at: object, own: Mapping[str, object]) 
 
 def _first(found: Mapping[str, Any], names: Sequence[str]) -> object:
     return next((found[name] for name in names if name in found), None)
+
+
+def joined_columns(found: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the columns as the server wrote them; None if they cannot be restored.
+
+    The expression splits the rest of a row at its first commas, quoted or not, and keeps the quotes. So the parts,
+    joined with commas, are the rest of the row again, which has eight columns.
+    """
+    pieces = [found.get(name, "") for name in _COLUMNS]
+    if not all(isinstance(piece, str) for piece in pieces):
+        return None
+    try:
+        rows = [*csv.reader([",".join(pieces)], strict=True)]
+    except csv.Error:
+        return None
+    if len(rows) != 1 or len(rows[0]) != len(_COLUMNS):
+        return None
+    return dict(zip(_COLUMNS, rows[0], strict=True))

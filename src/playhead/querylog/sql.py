@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from playhead.errors import MissingPiece
 from playhead.querylog.reach import reach_of, tables_of, texts_run_by
-from playhead.querylog.text_cache import cached_if_short
-from playhead.querylog.text_shape import ByShape
+from playhead.querylog.text_shape import ByShape, cached_if_short
 
 _KEPT: Final = 16_384
 LONGEST: Final = 1 << 20

@@ -5,9 +5,9 @@ so it is found out once. Texts in which a value can change the meaning have no s
 """
 
 import re
-from typing import Final, Generic, TypeVar
-
-from playhead.querylog.text_cache import MOST_LETTERS, cached_if_short
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, Final, Generic, TypeVar, cast
 
 _BEGINS: Final = frozenset(("select", "insert", "update", "delete"))
 _ODD: Final = (
@@ -21,6 +21,26 @@ _VALUES: Final = re.compile(
 )
 _MOST_KEPT: Final = 4_096
 T = TypeVar("T")
+
+MOST_LETTERS: Final = 8 << 10
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cached_if_short(kept: int) -> Callable[[F], F]:
+    """Return a decorator that keeps the results for `kept` texts of at most `MOST_LETTERS`."""
+
+    def decorated(function: F) -> F:
+        cached = lru_cache(maxsize=kept)(function)
+
+        @wraps(function)
+        def call(text: str, **named: Any) -> Any:
+            found = function if len(text) > MOST_LETTERS else cached
+            return found(text, **named)
+
+        call.cache_info, call.cache_clear = cached.cache_info, cached.cache_clear  # type: ignore[attr-defined]
+        return cast("F", call)
+
+    return decorated
 
 
 # A statement is returned with the next row of its session, so the texts of all open sessions are asked for again.

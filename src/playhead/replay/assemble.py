@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from playhead.config.clusters import connection_of, guards_of
-from playhead.config.context import Configuration
+from playhead.config.context import Configuration, connection_of, guards_of
 from playhead.decoding import Decoding
 from playhead.endpoint import BadEndpoint, Endpoint, check_topic, system_of
 from playhead.errors import Refused, UsageError

@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from playhead.config.clusters import connection_of
-from playhead.config.context import Configuration
+from playhead.config.context import Configuration, connection_of
 from playhead.endpoint import system_of
 from playhead.errors import PlayheadError
 from playhead.plan import Plan
@@ -43,6 +42,6 @@ def _shows_group(plan: Plan) -> bool:
 def _removed(replay_ids: Sequence[str], plan: Plan, configuration: Configuration) -> list[str]:
     if not replay_ids:
         return []
-    from playhead.kafka.groups.own_groups import remove_groups
+    from playhead.kafka.groups.describe import remove_groups
 
     return remove_groups(connection_of(plan.request.target_endpoint, configuration), replay_ids)

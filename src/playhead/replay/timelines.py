@@ -3,8 +3,7 @@
 import time
 from dataclasses import replace
 
-from playhead.config.clusters import connection_of
-from playhead.config.context import Configuration
+from playhead.config.context import Configuration, connection_of
 from playhead.endpoint import Endpoint
 from playhead.errors import UsageError
 from playhead.span import Resolved

@@ -5,11 +5,11 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from playhead import secrets
@@ -17,7 +17,6 @@ from playhead.config import exposed_logins
 from playhead.errors import BadValue, PlayheadError, Unavailable
 from playhead.host.cuttable_links import CuttableLinks
 from playhead.host.threads import call_within
-from playhead.schemas.kept import Kept
 from playhead.schemas.schema_id import SchemaId
 
 _WITHIN_S = 10.0
@@ -32,6 +31,30 @@ _MOST_KEPT = 32 << 20
 _SMALLEST = 1_000
 _MOST_UNKNOWN = 1_000
 """An author of records decides how many unknown ids there are."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """Values by key; beyond the limit, what was kept first goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, 0
+        self._values: dict[K, V] = {}
+        self._sizes: dict[K, int] = {}
+
+    def get(self, key: K) -> V | None:
+        return self._values.get(key)
+
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Keep a value that is new; one that is larger than the limit is kept alone."""
+        while self._values and self._size + size > self._most:
+            oldest = next(iter(self._values))
+            del self._values[oldest]
+            self._size -= self._sizes.pop(oldest)
+        self._values[key], self._sizes[key] = value, size
+        self._size += size
 
 
 class RegistryUnavailable(Unavailable):

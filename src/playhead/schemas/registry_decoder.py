@@ -1,18 +1,26 @@
 """Decodes bytes that were written with a registry's schema of any of its three types."""
 
+import base64
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 from playhead.decoding import Kinds
 from playhead.errors import MissingPiece, PlayheadError
 from playhead.record import Headers
 from playhead.schemas.errors import Undecodable
-from playhead.schemas.kept import Kept
-from playhead.schemas.lossless_json import dumped
-from playhead.schemas.plain_forms import FORMS, as_json
-from playhead.schemas.registry import Registry, Schema
+from playhead.schemas.plain_forms import FORMS, as_json, finite
+from playhead.schemas.registry import Kept, Registry, Schema
 from playhead.schemas.schema_id import Framed, SchemaId, find
+
+# Python's JSON encoder has no decimals. They are written as unique texts, whose quotes are removed
+# afterwards.
+_MARK = uuid4().hex
+_MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
 # Texts of schemas; what is made of them takes ten to thirty times as much.
 _MOST_KEPT = 16 << 20
@@ -138,3 +146,36 @@ def _same_json(framed: Framed) -> bytes:
 
 # The schema only binds writers: the content is JSON, valid or not.
 _JSON = _Reads(lambda framed: FORMS["json"](framed.plain()), _same_json, lambda _: {})
+
+
+def dumped(value: Any) -> bytes:
+    """Encode as UTF-8, on one line."""
+    try:
+        text = _ENCODER.encode(value)
+    except ValueError:  # JSON has no NaN.
+        text = _ENCODER.encode(_finite(value))
+    if _MARK in text:
+        text = _MARKED.sub(r"\1", text)
+    return text.encode()
+
+
+def _other(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return f"{_MARK}{value:f}"
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    shown = getattr(value, "isoformat", None)
+    return shown() if shown is not None else str(value)
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other
+)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return finite(value) if isinstance(value, float) else value

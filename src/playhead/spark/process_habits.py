@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import sys
+from importlib.machinery import ModuleSpec
+
+_PANDAS = "pandas"
+
 
 @contextmanager
 def kept_away() -> Iterator[None]:
@@ -79,3 +84,31 @@ def stop_accumulators_aside(context: "SparkContext") -> None:
     server, context._accumulatorServer = context._accumulatorServer, None
     server.handle_error = lambda *_: None
     threading.Thread(target=server.shutdown, name="accumulators", daemon=True).start()
+
+
+class _Hidden:
+    """Makes the import of one name fail."""
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name == _PANDAS:
+            raise ModuleNotFoundError(f"{name} is not available in this task", name=name)
+        return None
+
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """Block the import of pandas in this block, unless it was imported before; later users can import it."""
+    hidden = _Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(hidden)
+        _look_anew()
+
+
+def _look_anew() -> None:
+    """Make PyArrow check again, because it caches the result."""
+    looked = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
+    if looked is not None:
+        looked.__init__()

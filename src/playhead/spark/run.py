@@ -15,7 +15,7 @@ from playhead.errors import PlayheadError, Stopped
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
-from playhead.spark.no_pandas import without_pandas
+from playhead.spark.process_habits import without_pandas
 from playhead.spark.task_secrets import Handover, handing
 from playhead.task.job import Job, Report
 from playhead.task.play import play

@@ -3,10 +3,10 @@
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from playhead.errors import Refused
@@ -14,15 +14,28 @@ from playhead.host import file_lock, private_files
 from playhead.host.faults import abort_point
 from playhead.host.paths import state_dir
 from playhead.request import TableRules
-from playhead.sqlite.affinity import count_converted
-from playhead.sqlite.kept_rows import SqliteKeptRows, keywords
 from playhead.sqlite.session import Session, database_file, open_database
 from playhead.tables.json_fields import Row
+from playhead.tables.kept_rows import CHANGES, KeptRows
 from playhead.tables.row_table import RowTable
-from playhead.tables.sql import RowSession, named
+from playhead.tables.sql import RowSession, listed, named, numbered
 from playhead.tables.target import RowTarget
 from playhead.target import InUse
 
+# In a trigger; the function of this name replaces texts, not rows.
+_REPLACES_ROWS = re.compile(r"\bREPLACE\b(?!\s*\()", re.IGNORECASE)
+_NO_KEYWORDS = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
+_TRIGGERS = "SELECT tbl_name, sql FROM main.sqlite_master WHERE type = 'trigger'"
+_FOLLOWED = (
+    "SELECT 1 FROM main.sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' "
+    "AND f.\"table\" = $1 COLLATE NOCASE AND f.on_update NOT IN ('NO ACTION', 'RESTRICT') LIMIT 1"
+)
+_COPY = "playhead_affinity"
+_TYPED = (
+    "SELECT name FROM pragma_table_xinfo($1) WHERE type <> '' AND type <> 'BLOB' AND NOT hidden"
+)
 _MARK = "playhead_mark_"
 _MARKS = "SELECT name FROM sqlite_master WHERE tbl_name = $1 COLLATE NOCASE AND name GLOB $2"
 _TEXT = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = $1 COLLATE NOCASE"
@@ -98,7 +111,7 @@ class SqliteTarget(RowTarget):
         mark, column = named(_MARK + uuid4().hex), named(next(iter(table.columns)))
         return f"CREATE INDEX {mark} ON {named(table.name)} ({column}) WHERE 0"
 
-    def kept_rows(self, session: RowSession, table: RowTable) -> SqliteKeptRows:
+    def kept_rows(self, session: RowSession, table: RowTable) -> KeptRows:
         return SqliteKeptRows(session, table)
 
     def refuse_unwritable(self, session: RowSession, table: RowTable) -> None:
@@ -118,3 +131,82 @@ class SqliteTarget(RowTarget):
 
     def count_converted(self, session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
         return count_converted(session, table, rows)
+
+
+def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
+    """Return in how many rows the table changes a value: an empty copy of it converts them as it does."""
+    typed = {name for (name,) in session.run(_TYPED, (table.name,))}
+    if not typed:
+        return 0
+    session.run(f"DROP TABLE IF EXISTS temp.{_COPY}")
+    session.run(
+        f"CREATE TEMP TABLE {_COPY} AS SELECT {listed(sorted(typed))} "  # noqa: S608 - quoted names
+        f"FROM main.{named(table.name)} LIMIT 0"
+    )
+    given = ({n: row[n] for n in row if n in typed and _may_change(row[n])} for row in rows)
+    return sum(_converts(session, each) for each in given if each)
+
+
+def _converts(session: RowSession, given: Row) -> bool:
+    columns, values = listed(given), [*given.values()]
+    statement = f"INSERT INTO {_COPY} ({columns}) VALUES ({numbered(len(given))})"  # noqa: S608 - quoted names
+    try:
+        session.run(statement, values)
+    except session.refusals:  # As the table will: its record is refused.
+        return False
+    [kept] = session.run(f"SELECT {columns} FROM {_COPY}")  # noqa: S608 - quoted names
+    session.run(f"DELETE FROM {_COPY}")  # noqa: S608 - a constant
+    return any(map(_is_another, values, kept))
+
+
+def _may_change(value: Any) -> bool:
+    """Return whether some type changes the value: a text that may be a number, or a number of many digits."""
+    if isinstance(value, str):
+        return any("0" <= sign <= "9" for sign in value)
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) > 1 << 53)
+
+
+def _is_another(given: Any, kept: Any) -> bool:
+    """Return whether a stored value is different; a number and the text that SQLite writes for it are the same."""
+    if isinstance(given, str):
+        return str(kept) != given
+    return bool((float(kept) if isinstance(kept, str) else kept) != given)
+
+
+class SqliteKeptRows(KeptRows):
+    """Temporary triggers, which SQLite fires before others, note each change.
+
+    None is fired for a row that the REPLACE of a trigger deletes.
+    """
+
+    def risks(self) -> tuple[bool, bool]:
+        name = self.table.name
+        triggers = self.session.run(_TRIGGERS)
+        watches = any(of.lower() == name.lower() for of, _ in triggers)
+        if triggers and self.table.rules.on_conflict == "update":
+            # An update may reach the triggers of other tables, whose foreign keys follow it.
+            watches |= bool(self.session.run(_FOLLOWED, (name,)))
+        return watches, watches and any(
+            _REPLACES_ROWS.search(keywords(text)) for _, text in triggers
+        )
+
+    def note(self, changes: Mapping[str, str]) -> None:
+        table, names = named(self.table.name), [*map(named, self.by)]
+        moved = " OR ".join(f"old.{name} IS NOT new.{name}" for name in names)
+        for change, row in changes.items():
+            values = ", ".join([f"'{change}'", *(f"{row}.{name}" for name in names)])
+            when = f"WHEN {moved or 0}" if change == "update" else ""
+            noted = f"INSERT INTO {CHANGES} VALUES ({values})"  # noqa: S608 - quoted names
+            self.session.run(
+                f"CREATE TEMP TRIGGER playhead_{change} AFTER {change} ON main.{table} {when} "
+                f"BEGIN {noted}; END"
+            )
+
+    def stop(self) -> None:
+        for change in ("delete", "insert", "update"):
+            self.session.run(f"DROP TRIGGER IF EXISTS temp.playhead_{change}")
+
+
+def keywords(statement: str) -> str:
+    """Return a statement without its texts, quoted names and comments."""
+    return _NO_KEYWORDS.sub(" ", statement)

@@ -6,7 +6,7 @@ threads, and in a test with lists.
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -25,12 +25,15 @@ from playhead.records import Records
 from playhead.source import LazyExplainer, TopicPartition
 from playhead.target import AlreadyCommitted, Difference, SliceComparison, Writer
 from playhead.task.commit_order import follows_in
-from playhead.task.dead_letter_check import LetterCheck
+from playhead.task.dead_letter_check import LetterCheck, named_refused
 from playhead.task.job import Job, PartitionWork, Report
 from playhead.task.malloc import give_back, keep_memory
 from playhead.task.pacer import COMMIT_EVERY_NS, Pacer, ahead
-from playhead.task.refused_now import with_refused
 from playhead.task.slicer import OpenSlice, ReadRun, Slicer
+from playhead.task.tally import SHOWN
+
+_OF_RUN = "it was written, but the table refuses it now: its row cannot be compared"
+_OF_SPAN = "it is refused: the table cannot take it"
 
 # Records come and go by the hundred thousand without reference cycles; Python's default collection
 # interval would take a fifth of the time.
@@ -291,3 +294,27 @@ def _with_source(found: SliceComparison, entry: Entry, account: Account) -> Slic
     more = tuple(Difference("source", *place, text) for text in texts)
     different = found.different + len(more)
     return replace(found, differences=(*more, *found.differences), different=different)
+
+
+def with_refused(
+    found: SliceComparison, entry: Entry, undecoded: Collection[int] = ()
+) -> SliceComparison:
+    """Return the comparison with these records as unknown ones; their rows are as unknown.
+
+    An entry may list only some of the records that were refused, but counts all of them. Without a run,
+    nothing says that a record was refused before.
+    """
+    listed = named_refused(entry)
+    refused = sorted({*found.refused, *undecoded} - listed)
+    since = refused[max(0, entry.skipped + entry.dead - len(listed)) :]
+    if not since:
+        return replace(found, refused=())
+    place, text = entry.slice.place, _OF_RUN if entry.read else _OF_SPAN
+    shown = [Difference("unknown", *place, offset, text) for offset in since[:SHOWN]]
+    return replace(
+        found,
+        refused=(),
+        expected=found.expected + len(since),
+        unknown=found.unknown + len(since),
+        differences=(*found.differences, *shown)[:SHOWN],
+    )

@@ -7,7 +7,7 @@ from playhead.cli.confirm import answer
 from playhead.cli.groups.confirm import is_meant, within
 from playhead.cli.options import Run
 from playhead.cli.replay.run_replay import with_servers
-from playhead.config.clusters import connection_of, guards_of
+from playhead.config.context import connection_of, guards_of
 from playhead.errors import UsageError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.groups.changes import GroupAdmin

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from playhead.cli.confirm import answer
 from playhead.cli.options import Run, command
 from playhead.cli.signals import first_signal
-from playhead.config.clusters import connection_of, guards_of
+from playhead.config.context import connection_of, guards_of
 from playhead.config.guards import Guard
 from playhead.endpoint import BadEndpoint, Endpoint, check_topic
 from playhead.errors import BadValue
 from playhead.host import paths
+from playhead.options.queries import SHIP
 from playhead.options.shared import CONNECTION
-from playhead.options.shipping import SHIP
 from playhead.querylog.located import DATABASE
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from playhead.account import Account
-from playhead.files.codec import shown_times
+from playhead.files.codec import Group, sayable, shown_times
 from playhead.files.file_names import Format
 from playhead.files.formats.jsonl import headers_as_json, headers_from_json
-from playhead.files.regroup import Group, sayable
 from playhead.files.stores.store import Piece
 from playhead.record import Headers, Slice
 from playhead.records import Records

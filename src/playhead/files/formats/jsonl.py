@@ -8,9 +8,8 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from playhead.account import Account
-from playhead.files.codec import shown_times
+from playhead.files.codec import Group, sayable, shown_times
 from playhead.files.file_names import Format
-from playhead.files.regroup import Group, sayable
 from playhead.files.stores.store import Piece
 from playhead.record import Headers, Slice
 from playhead.records import Records

@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from playhead.account import Account
-from playhead.files.codec import EARLIEST_MS, LATEST_MS, NO_TIME_MS
+from playhead.files.codec import EARLIEST_MS, LATEST_MS, NO_TIME_MS, Group, sayable
 from playhead.files.file_names import Format
 from playhead.files.formats.parquet_pages import sizes_of
-from playhead.files.regroup import Group, sayable
 from playhead.files.stores.store import Piece
 from playhead.files.typed_columns import Columns, fields_of, filled
 from playhead.record import Headers, Slice

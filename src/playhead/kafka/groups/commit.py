@@ -1,21 +1,36 @@
 """Writes a group's offsets, only while it has no members, and reads them back."""
 
+import struct
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import check_group
-from playhead.errors import EXIT_DIFFERENT, PlayheadError
+from playhead.errors import EXIT_DIFFERENT, BrokerUnavailable, PlayheadError
+from playhead.host.clock import wait_until
 from playhead.host.faults import abort_point
+from playhead.kafka.admin import clients
+from playhead.kafka.admin.answer_fields import Fields
+from playhead.kafka.admin.broker_socket import Wire, array, text
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.errors import KafkaRefused, Meaning, Need, meaning_of, needing
-from playhead.kafka.groups.delete_offsets import forget
-from playhead.kafka.groups.describe import committed
+from playhead.kafka.admin.errors import (
+    KafkaRefused,
+    Meaning,
+    Need,
+    is_definite,
+    meaning_of,
+    needing,
+    refused,
+)
+from playhead.kafka.groups.describe import committed, described
 from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
 from playhead.source import TopicPartition
+
+_OFFSET_DELETE, _VERSION = 47, 0  # Every broker since 2.4 has this request.
 
 _AGAIN_AFTER_S = 0.1
 
@@ -142,3 +157,89 @@ def _offset(at: CommittedOffset | None) -> int | None:
 
 def _shown(offset: int | None) -> str:
     return "nothing" if offset is None else str(offset)
+
+
+def forget(
+    admin: Admin, connection: KafkaConnection, group: str, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, KafkaError]:
+    """Delete the group's committed offsets for these partitions; return those that were refused."""
+    request = _request(group, places)
+
+    def ask() -> tuple[int, dict[TopicPartition, int]] | None:
+        coordinator = described(admin, [group])[group].coordinator
+        if coordinator is None:
+            return None
+        with closing(Wire(connection, coordinator, timeout_s=admin.timeout_s)) as wire:
+            code, codes = wire.ask(_OFFSET_DELETE, _VERSION, request, read_answer)
+        # The group may move to another coordinator between the two requests.
+        return None if meaning_of(KafkaError(code)) is Meaning.NOT_READY else (code, codes)
+
+    answer = wait_until(ask, deadline_s=admin.timeout_s, every_s=_AGAIN_AFTER_S)
+    if answer is None:
+        raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
+    of_all, codes = answer
+    if of_all:
+        codes = dict.fromkeys(places, of_all)
+    return {place: KafkaError(code) for place, code in codes.items() if code}
+
+
+def _request(group: str, places: Sequence[TopicPartition]) -> bytes:
+    topics = {topic: [number for name, number in places if name == topic] for topic, _ in places}
+    named = (
+        text(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+        for topic, numbers in topics.items()
+    )
+    return text(group) + array(list(named))
+
+
+def read_answer(fields: Fields) -> tuple[int, dict[TopicPartition, int]]:
+    """Return the error of the whole request, and that of each partition."""
+    code = fields.int16()
+    fields.int32()  # The throttle time.
+    codes: dict[TopicPartition, int] = {}
+    for _ in range(fields.length()):
+        topic = fields.text()
+        for _ in range(fields.length()):
+            number = fields.int32()
+            codes[topic, number] = fields.int16()
+    return code, codes
+
+
+class GroupMover:
+    """A consumer that is not a member of its group and reads nothing; it only commits.
+
+    An admin client could commit too, but a coordinator that disappears during its request makes librdkafka
+    abort the process (`rd_kafka_enq_once_del_source_return: Assertion failed`).
+    """
+
+    def __init__(self, connection: KafkaConnection, group: str) -> None:
+        self._connection, self._group = connection, group
+        own = {
+            "group.id": group,
+            "client.id": "playhead",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+        self._consumer = clients.consumer(connection.for_librdkafka("consumer") | own)
+
+    def move(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets; wait for the group's coordinator as long as necessary."""
+        wanted = [ClientPartition(*place, offset) for place, offset in offsets.items()]
+        try:
+            found = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as exc:
+            raise self._translated(exc.args[0]) from exc
+        for each in found or ():
+            if each.error is not None:
+                raise self._translated(each.error)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _translated(self, error: KafkaError) -> Exception:
+        if meaning_of(error) is Meaning.GROUP_IN_USE:
+            return JoinedMeanwhile(self._group, reason=error.str())
+        if is_definite(error):
+            return refused(error, f"writing the offsets of group {self._group}")
+        servers = self._connection.bootstrap_servers or ""
+        return BrokerUnavailable(servers, waited_s=0, reason=error.str())

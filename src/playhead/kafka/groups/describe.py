@@ -8,12 +8,15 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import check_group
 from playhead.errors import UsageError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import Meaning, Need, meaning_of, needing
 from playhead.kafka.groups.plan import CommittedOffset
 from playhead.source import TopicPartition
+
+PREFIX = "playhead."
 
 IDLE = frozenset({"empty", "dead"})
 """States in which offsets may be written from outside."""
@@ -203,3 +206,13 @@ def _word(name: Any) -> str:
 
 def _names(groups: Sequence[str]) -> str:
     return f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups"
+
+
+def remove_groups(connection: KafkaConnection, replay_ids: Collection[str]) -> list[str]:
+    """Remove the groups of these replays; return those that existed. A group with members stays, with an error."""
+    wanted = {PREFIX + replay_id for replay_id in replay_ids}
+    with Admin(connection) as admin:
+        there = [each.group for each in listed(admin) if each.group in wanted]
+        for group in there:
+            delete(admin, group)
+    return there

@@ -11,8 +11,21 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from playhead.postgres.rows.column_types import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TIMES
-from playhead.postgres.rows.moving_texts import moving_word
 from playhead.postgres.table import Column
+
+_TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
+_STRETCHES = (
+    "daterange",
+    "tsrange",
+    "tstzrange",
+    "datemultirange",
+    "tsmultirange",
+    "tstzmultirange",
+)
+# Anywhere between characters that the server skips: `now()`, `!today 10:00`, `[now,)`.
+_MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
+# In ranges, arrays and rows, letters after a backslash and around quotes form one word.
+_IGNORED = str.maketrans("", "", '"\\')
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The ISO 8601 forms that Arrow reads; the server parses any other text.
@@ -261,3 +274,12 @@ def _since_epoch(held: "int | Number", where: str) -> str:
         return _shown(_EPOCH + timedelta(microseconds=held * 10**6 // per_second))
     except OverflowError as exc:
         raise Bad("type", f"{where}: a number that is not a time") from exc
+
+
+def moving_word(column: Column, text: str) -> str | None:
+    """Return the word in a text that would make a column's value depend on the time of writing."""
+    names = (*_TIMES, *_STRETCHES)
+    if not (column.holds_times or column.base in names or column.element in names):
+        return None
+    found = _MOVING.search(text) or _MOVING.search(text.translate(_IGNORED))
+    return found[0] if found else None
