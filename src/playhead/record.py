@@ -86,7 +86,7 @@ class Slice:
         return f"{self.topic}:{self.partition}:{self.from_offset}-{self.to_offset}"
 
     def pieces(self, most: int) -> "Iterator[Slice]":
-        """Return slices of at most so many offsets that make up this one."""
+        """Return slices of at most `most` offsets that make up this one."""
         for start in range(self.from_offset, self.to_offset, most):
             yield replace(self, from_offset=start, to_offset=min(start + most, self.to_offset))
 

@@ -146,6 +146,8 @@ def test_batches_that_unpack_to_too_much_together_end_the_wait(kafka, topic, mon
     monkeypatch.setattr(consumer, "_MOST_UNPACKED", 100 << 20)
     pack(kafka, topic, "gzip", *[bytes(50 << 20)] * 12)
     begun = time.monotonic()
-    with pytest.raises(consumer.UnpacksTooMuch, match="compressed batches unpack to more than"):
+    with pytest.raises(
+        consumer.UnpacksTooMuch, match="compressed record batches unpack to more than"
+    ):
         read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 0, 12))
     assert time.monotonic() - begun < 30

@@ -34,6 +34,7 @@ def test_the_readers_of_rows_keep_no_large_text() -> None:
     caches = (log_time.time_us, located._topic_of)
     row = b'2026-01-01 00:00:00.000 UTC,"a","%s",1,,1.1,1,'
     assert log_time.time_us("2026-01-01 00:00:00 UTC")
+    addresses.address_of(row % b"warm")
     located.topic_of(None)
     before = [each.cache_info().currsize for each in caches]  # type: ignore[attr-defined]
     assert log_time.time_us(f"2026-01-01 00:00:00.{zeros} UTC")

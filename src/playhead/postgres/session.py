@@ -171,7 +171,7 @@ class Session:
     def analyze(self, table: str) -> None:
         """Collect statistics, which only make plans better.
 
-        Of ranges, the server computes the lengths as numbers, and fails where one is too large for that.
+        For a column such as `numrange`, the server computes lengths, and fails where one is too large for a number.
         """
         with contextlib.suppress(DataError), self.savepoint():
             self.run(f"ANALYZE {table}")

@@ -25,7 +25,7 @@ MOST_OF_A_RECORD = 256 << 20
 _MOST_UNPACKED = 3 << 30
 """Far more than the client keeps of what it has unpacked: `max.partition.fetch.bytes` counts packed bytes."""
 _UNPACKED_HINT = (
-    "the batch is damaged, or unpacks to more than {limit} MiB; replay what is before and after it: "
+    "the record batch is damaged, or unpacks to more than {limit} MiB; replay what is before and after it: "
     "--offsets TOPIC:PARTITION:FROM-TO"
 )
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -65,7 +65,7 @@ class UnpacksTooMuch(PlayheadError):
     def __init__(self, purpose: str) -> None:
         self.purpose = purpose
         super().__init__(
-            f"{purpose}: compressed batches unpack to more than {_MOST_UNPACKED >> 30} GiB at once",
+            f"{purpose}: compressed record batches unpack to more than {_MOST_UNPACKED >> 30} GiB at once",
             hint="Kafka's kafka-dump-log shows them; replay what is before and after them: "
             "--offsets TOPIC:PARTITION:FROM-TO",
         )

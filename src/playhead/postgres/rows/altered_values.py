@@ -36,7 +36,7 @@ _BOUNDS = {
 }
 _BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
 # The seconds of an interval, at its end: hours may have more decimals and still be whole microseconds.
-_SECONDS = re.compile(r"[.,](\d+)\s*(?:s(?:ec(?:ond)?s?)?)?\s*(?:ago\s*)?$", re.IGNORECASE)
+_SECONDS = re.compile(r"[.,](\d+)\s*(?:s|secs?|seconds?)?\s*(?:ago\s*)?$", re.IGNORECASE)
 _DATE = re.compile(r"\d+[-/.]\w+[-/.]\d+|\d{8}T")
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
