@@ -134,7 +134,7 @@ def test_a_record_that_unpacks_to_too_much_is_an_error_at_its_offset(
     with pytest.raises(PlayheadError) as caught:
         read(source, Slice(topic, 0, 0, 3))
     if codec != "zstd":
-        assert "offset 1: key and value have 62,914,560 bytes" in str(caught.value)
+        assert "offset 1: key, value and headers have 62,914,560 bytes" in str(caught.value)
     assert "--offsets" in (caught.value.hint or "")
     scan, shown = Scan(kafka, [Stretch(topic, 0, 0, 3)], 30.0), []
     with pytest.raises(PlayheadError):

@@ -6,6 +6,8 @@ import json
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, islice, pairwise
+from operator import ge
 from typing import Any
 from uuid import uuid4
 
@@ -15,13 +17,15 @@ from confluent_kafka import TopicPartition as ClientPartition
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import clients
+from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.admin.errors import Meaning, meaning_of, refused
+from playhead.record import Headers
 from playhead.source import TopicPartition
 
 AT_ONCE = 5_000
 """Records per call of the client: with more, Python's objects outgrow the caches, and it is slower."""
 MOST_OF_A_RECORD = 256 << 20
-"""Bytes of a key and value. Compressed, they can be a thousandth of it, so a broker's limit does not bound them."""
+"""Bytes of a record. Compressed, they can be a thousandth of it, so a broker's limit does not bound them."""
 _MOST_UNPACKED = 3 << 30
 """Far more than the client keeps of what it has unpacked: `max.partition.fetch.bytes` counts packed bytes."""
 _UNPACKED_HINT = (
@@ -77,23 +81,44 @@ class RecordTooLarge(PlayheadError):
     def __init__(self, topic: str, partition: int, offset: int, size: int) -> None:
         self.topic, self.partition, self.offset, self.size = topic, partition, offset, size
         super().__init__(
-            f"{topic}:{partition} offset {offset}: key and value have {size:,} bytes unpacked, "
-            f"and at most {MOST_OF_A_RECORD:,} are read",
+            f"{topic}:{partition} offset {offset}: key, value and headers have {size:,} bytes "
+            f"unpacked, and at most {MOST_OF_A_RECORD:,} are read",
             hint="replay the records before and after it: --offsets "
             f"{topic}:{partition}:FROM-TO without this offset",
         )
 
 
-def first_too_large(found: Sequence[Message]) -> RecordTooLarge | None:
-    """Return the error for the first record that is too large; None if there is none."""
-    keys = map(Message.key, found)
-    if sum(map(len, found)) + sum(map(len, filter(None, keys))) <= MOST_OF_A_RECORD:
+def first_too_large(
+    found: Sequence[Message], headers: Sequence[Headers]
+) -> tuple[int, RecordTooLarge] | None:
+    """Return the index and the error of the first record that is too large; None if there is none."""
+    if bytes_of(found, headers) <= MOST_OF_A_RECORD:
         return None
-    for each in found:
-        size = len(each) + len(each.key() or b"")
+    for index, (each, its) in enumerate(zip(found, headers, strict=True)):
+        size = bytes_of([each], [its])
         if size > MOST_OF_A_RECORD:
-            return RecordTooLarge(each.topic(), each.partition(), each.offset(), size)
+            return index, RecordTooLarge(each.topic(), each.partition(), each.offset(), size)
     return None
+
+
+def bytes_of(found: Sequence[Message], headers: Sequence[Headers]) -> int:
+    """Return the bytes of values, keys and headers; a character of a header's name counts as one."""
+    keys = map(Message.key, found)
+    parts = chain.from_iterable(chain.from_iterable(headers))
+    held = chain(filter(None, keys), filter(None, parts))
+    return sum(map(len, found)) + sum(map(len, held))
+
+
+def need_order(found: Sequence[Message]) -> None:
+    """Raise if the offsets do not ascend: the client takes them from the headers of batches as they are, and a
+    record at a wrong offset takes the place of another one.
+    """
+    offsets = list(map(Message.offset, found))
+    if not any(map(ge, offsets, islice(offsets, 1, None))):
+        return
+    place = f"{found[0].topic()}:{found[0].partition()}"
+    before, after = next(pair for pair in pairwise(offsets) if ge(*pair))
+    raise BadAnswer(f"{place} has offset {after} after offset {before}")
 
 
 class PartitionConsumer:
@@ -116,6 +141,8 @@ class PartitionConsumer:
         self._statistics = ""
         self._learned: set[str] = set()
         self._is_abandoned = False
+        self._idle_bytes: int | None = None
+        """The memory in use when `poll` last returned something: what is unpacked fills many calls of it."""
         told = connection.for_librdkafka("consumer")
         # A statistic that is not fetched stays in memory, and a paced replay may rest for hours.
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
@@ -160,10 +187,13 @@ class PartitionConsumer:
 
     def poll(self, wait_s: float) -> list[Message]:
         """Return what has arrived, or the first to arrive in time; nothing is not an error here."""
-        before = _resident()
+        if self._idle_bytes is None:
+            self._idle_bytes = _resident()
         found = self.buffered() or self._consumer.consume(1, wait_s)
-        if not found:
-            self._refuse_growth(before, "reading")
+        if found:
+            self._idle_bytes = None
+        else:
+            self._refuse_growth(self._idle_bytes, "reading")
         return found
 
     @property

@@ -188,7 +188,7 @@ def read_answer(fields: Fields) -> Answer:
 
 def heads_in(data: bytes) -> Iterator[Head]:
     """Return the complete record batches; a broker cuts the last one if its answer is full."""
-    at = 0
+    at, least = 0, 0
     while len(data) - at > _MAGIC_AT:
         first, length = struct.unpack_from(">qi", data, at)
         end = at + _LENGTH_BYTES + length
@@ -198,8 +198,11 @@ def heads_in(data: bytes) -> Iterator[Head]:
         if end - at < (_HEAD.size if is_current else _LEAST_OLD_BYTES):
             raise BadAnswer(f"a record batch of {length:,} bytes")
         # From before 0.11: one record, or several of which only the last offset is visible.
-        yield _head(data, at, end) if is_current else Head(first, first + 1, 1)
-        at = end
+        head = _head(data, at, end) if is_current else Head(first, first + 1, 1)
+        if first < least:
+            raise BadAnswer(f"a record batch at offset {first:,} after one up to {least:,}")
+        yield head
+        at, least = end, head.end
 
 
 def _head(data: bytes, at: int, end: int) -> Head:
@@ -208,6 +211,8 @@ def _head(data: bytes, at: int, end: int) -> Head:
     if last < 0 or count < 0:
         raise BadAnswer(f"a record batch of {count:,} records up to {last:,}")
     is_marker = bool(attributes & _CONTROL)
+    if is_marker and last:
+        raise BadAnswer(f"a transaction marker of {last + 1:,} offsets")
     # Compaction can leave a batch without records.
     is_abort = is_marker and count > 0 and _is_abort(data[at + _HEAD.size : end][:_MARKER_BYTES])
     is_transactional = bool(attributes & _TRANSACTIONAL)

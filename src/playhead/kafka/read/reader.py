@@ -9,7 +9,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, bounds_of, describe_those, log_starts
-from playhead.kafka.read.consumer import PartitionConsumer, first_too_large
+from playhead.kafka.read.consumer import PartitionConsumer, bytes_of, first_too_large, need_order
 from playhead.record import Headers, Slice
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, TopicPartition
@@ -186,20 +186,18 @@ class KafkaReader:
             found = [each for each in found if self._is_next(run, each)]
             end = self._heed(each for each in found if each.error())
             found = [each for each in found if each.error() is None]
-        large = first_too_large(found)
-        if large is not None:
-            found = [each for each in found if each.offset() < large.offset]
-        headers, failure = _headers(found)
-        if unread := failure or large:
+        need_order(found)
+        headers, unread = headers_of(found)
+        if unread:
             # Whether it matters depends on where the slice ends.
             self._troubles.append(unread)
             found, end = found[: len(headers)], 0
         run.headers += headers
-        size = _add_columns(run, found)
+        _add_columns(run, found)
         self._seen = max(self._seen, found[-1].offset() + 1 if found else 0)
         if end > self._seen and self._is_believed(run, end):
             self._seen = end
-        return size
+        return bytes_of(found, headers)
 
     def _is_believed(self, run: Records, end: int) -> bool:
         """Return whether the reported end can be believed.
@@ -248,22 +246,20 @@ def _is_trouble(found: Message) -> bool:
     return error is not None and error.code() != KafkaError._PARTITION_EOF
 
 
-def _add_columns(run: Records, found: list[Message]) -> int:
+def _add_columns(run: Records, found: list[Message]) -> None:
     # The client's ids of timestamp types are Kafka's plus one.
     kinds, instants = zip(*map(Message.timestamp, found), strict=True) if found else ((), ())
-    values = list(map(Message.value, found))
     run.offsets += map(Message.offset, found)
     run.timestamp_types += [kind - 1 for kind in kinds]
     run.timestamps_ms += instants
     run.keys += map(Message.key, found)
-    run.values += values
-    return sum(map(len, filter(None, values)))
+    run.values += map(Message.value, found)
 
 
-def _headers(found: list[Message]) -> tuple[list[Headers], UnreadableHeader | None]:
-    """Return the headers of all, or of those before the first with invalid headers."""
+def headers_of(found: list[Message]) -> tuple[list[Headers], PlayheadError | None]:
+    """Return the headers of all, or of those before the first that cannot be read, with the reason."""
     held: list[list[tuple[str, bytes | None]] | None] = []
-    failure = None
+    failure: PlayheadError | None = None
     try:
         # One after the other, so that the first missing result is the failure; asking again would
         # return an empty list.
@@ -271,7 +267,11 @@ def _headers(found: list[Message]) -> tuple[list[Headers], UnreadableHeader | No
     except (SystemError, UnicodeDecodeError):
         bad = found[len(held)]
         failure = UnreadableHeader(bad.topic(), bad.partition(), bad.offset())
-    return [tuple(each) if each else () for each in held], failure
+    headers: list[Headers] = [tuple(each) if each else () for each in held]
+    if large := first_too_large(found[: len(headers)], headers):
+        index, failure = large
+        del headers[index:]
+    return headers, failure
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.read.consumer import PartitionConsumer, first_too_large
-from playhead.kafka.read.reader import UnreadableHeader
+from playhead.kafka.read.consumer import PartitionConsumer, need_order
+from playhead.kafka.read.reader import headers_of
 from playhead.note import Note
 from playhead.record import Headers
 from playhead.records import Records
@@ -224,19 +224,19 @@ class Scan:
                 consumer.refuse_permanent(error, f"reading {place[0]}")
         if stretch is None:
             return
-        large = first_too_large(good)
-        if large is not None:
-            good = [each for each in good if each.offset() < large.offset]
+        need_order(good)
+        headers, unread = headers_of(good)
+        good = good[: len(headers)]
         if good:
             # If the caller stops in the middle of a run, this is the position.
             stretch.move(good[-1].offset() + 1)
-            yield _columns(place, good)
-        if large is not None:
-            raise large
+            yield _columns(place, good, headers)
+        if unread is not None:
+            raise unread
         stretch.move(position)
 
 
-def _columns(place: TopicPartition, found: list[Message]) -> Records:
+def _columns(place: TopicPartition, found: list[Message], headers: list[Headers]) -> Records:
     stamps = [each.timestamp() for each in found]
     return Records(
         *place,
@@ -246,12 +246,5 @@ def _columns(place: TopicPartition, found: list[Message]) -> Records:
         [kind - 1 for kind, _ in stamps],
         [each.key() for each in found],
         [each.value() for each in found],
-        [_headers(each) for each in found],
+        headers,
     )
-
-
-def _headers(found: Message) -> Headers:
-    try:
-        return tuple(found.headers() or ())
-    except (SystemError, UnicodeDecodeError):
-        raise UnreadableHeader(found.topic(), found.partition(), found.offset()) from None

@@ -1,0 +1,87 @@
+"""What a broker, or what is between, can send as records: nothing of it is believed, and it does not fill memory."""
+
+from collections import deque
+
+import pytest
+from confluent_kafka import Message
+
+from playhead.kafka.admin.answer_fields import BadAnswer
+from playhead.kafka.read import consumer
+from playhead.kafka.read.consumer import PartitionConsumer, RecordTooLarge, need_order
+from playhead.kafka.read.log_heads import heads_in
+from playhead.kafka.read.reader import headers_of
+from tests.unit.test_absences import package
+
+
+def message(offset, *, key=None, value=None, headers=None):
+    return Message(topic="cars", partition=0, offset=offset, key=key, value=value, headers=headers)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"value": bytes(101)},
+        {"key": bytes(101)},
+        {"headers": [("h", bytes(100))]},
+        {"headers": [("h" * 101, None)]},
+        {"key": bytes(40), "value": bytes(40), "headers": [("h", bytes(20))]},
+    ],
+)
+def test_a_record_is_too_large_by_any_part_of_it(large, monkeypatch):
+    monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 100)
+    small = {"key": b"k", "value": b"v", "headers": [("h", b"1"), ("i", None)]}
+    found = [message(3, **small), message(4), message(5, **large), message(6, **small)]
+    headers, failure = headers_of(found)
+    assert headers == [(("h", b"1"), ("i", None)), ()]
+    assert isinstance(failure, RecordTooLarge)
+    assert failure.offset == 5
+
+
+def test_records_that_are_too_large_together_are_not_refused(monkeypatch):
+    monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 100)
+    headers, failure = headers_of([message(n, key=bytes(60)) for n in range(3)])
+    assert (headers, failure) == ([(), (), ()], None)
+
+
+@pytest.mark.parametrize("offsets", [[5, 6, 7, 4, 5], [0, 1, 1], [8, 0]])
+def test_offsets_that_do_not_ascend_are_not_believed(offsets):
+    with pytest.raises(BadAnswer, match="cars:0 has offset [0-9] after offset [0-9]"):
+        need_order([message(at) for at in offsets])
+
+
+@pytest.mark.parametrize("offsets", [[], [7], [0, 1, 2], [3, 9, 10]])
+def test_offsets_that_ascend_are_believed(offsets):
+    need_order([message(at) for at in offsets])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        package(5, 8, 4, 0) + package(4, 7, 4, 0),
+        package(8, 11, 4, 0) + package(8, 11, 4, 0),
+        package(0, 0, 1, 0x10) + package(1, 4, 1, 0x30),
+    ],
+)
+def test_batches_that_overlap_and_markers_of_many_offsets_are_not_believed(data):
+    with pytest.raises(BadAnswer, match=r"record batch at offset|marker of 4 offsets"):
+        list(heads_in(data))
+
+
+class Unpacking:
+    """A client that gives nothing, and takes more memory with each call."""
+
+    def __init__(self, bytes_a_call):
+        self.bytes_a_call, self.resident = bytes_a_call, 0
+
+    def consume(self, _count, _wait_s):
+        self.resident += self.bytes_a_call
+        return []
+
+
+def test_memory_that_fills_slowly_ends_the_wait_of_one_who_follows(monkeypatch):
+    client = Unpacking(consumer._MOST_UNPACKED // 10)
+    monkeypatch.setattr(consumer.clients, "consumer", lambda _: client)
+    monkeypatch.setattr(consumer, "_resident", lambda: client.resident)
+    following = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=1)
+    with pytest.raises(consumer.UnpacksTooMuch):
+        deque((following.poll(0) for _ in range(20)), maxlen=0)
