@@ -31,7 +31,7 @@ def test_a_record_is_too_large_by_any_part_of_it(large, monkeypatch):
     monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 100)
     small = {"key": b"k", "value": b"v", "headers": [("h", b"1"), ("i", None)]}
     found = [message(3, **small), message(4), message(5, **large), message(6, **small)]
-    headers, failure = headers_of(found)
+    headers, _, failure = headers_of(found)
     assert headers == [(("h", b"1"), ("i", None)), ()]
     assert isinstance(failure, RecordTooLarge)
     assert failure.offset == 5
@@ -39,7 +39,7 @@ def test_a_record_is_too_large_by_any_part_of_it(large, monkeypatch):
 
 def test_records_that_are_too_large_together_are_not_refused(monkeypatch):
     monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 100)
-    headers, failure = headers_of([message(n, key=bytes(60)) for n in range(3)])
+    headers, _, failure = headers_of([message(n, key=bytes(60)) for n in range(3)])
     assert (headers, failure) == ([(), (), ()], None)
 
 

@@ -89,10 +89,10 @@ class RecordTooLarge(PlayheadError):
 
 
 def first_too_large(
-    found: Sequence[Message], headers: Sequence[Headers]
+    found: Sequence[Message], headers: Sequence[Headers], size: int
 ) -> tuple[int, RecordTooLarge] | None:
-    """Return the index and the error of the first record that is too large; None if there is none."""
-    if bytes_of(found, headers) <= MOST_OF_A_RECORD:
+    """Return the index and the error of the first record that is too large; None if there is none. All have `size`."""
+    if size <= MOST_OF_A_RECORD:
         return None
     for index, (each, its) in enumerate(zip(found, headers, strict=True)):
         size = bytes_of([each], [its])
@@ -110,8 +110,8 @@ def bytes_of(found: Sequence[Message], headers: Sequence[Headers]) -> int:
 
 
 def need_order(found: Sequence[Message]) -> None:
-    """Raise if the offsets do not ascend: the client takes them from the headers of batches as they are, and a
-    record at a wrong offset takes the place of another one.
+    """Raise if the offsets do not ascend: the client believes those of record batches, and a record at a wrong
+    offset would be taken for another.
     """
     offsets = list(map(Message.offset, found))
     if not any(map(ge, offsets, islice(offsets, 1, None))):

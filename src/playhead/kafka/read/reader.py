@@ -9,7 +9,12 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, bounds_of, describe_those, log_starts
-from playhead.kafka.read.consumer import PartitionConsumer, bytes_of, first_too_large, need_order
+from playhead.kafka.read.consumer import (
+    PartitionConsumer,
+    bytes_of,
+    first_too_large,
+    need_order,
+)
 from playhead.record import Headers, Slice
 from playhead.records import Records
 from playhead.source import Bounds, OutOfBounds, TopicPartition
@@ -187,7 +192,7 @@ class KafkaReader:
             end = self._heed(each for each in found if each.error())
             found = [each for each in found if each.error() is None]
         need_order(found)
-        headers, unread = headers_of(found)
+        headers, size, unread = headers_of(found)
         if unread:
             # Whether it matters depends on where the slice ends.
             self._troubles.append(unread)
@@ -197,7 +202,7 @@ class KafkaReader:
         self._seen = max(self._seen, found[-1].offset() + 1 if found else 0)
         if end > self._seen and self._is_believed(run, end):
             self._seen = end
-        return bytes_of(found, headers)
+        return size
 
     def _is_believed(self, run: Records, end: int) -> bool:
         """Return whether the reported end can be believed.
@@ -256,8 +261,8 @@ def _add_columns(run: Records, found: list[Message]) -> None:
     run.values += map(Message.value, found)
 
 
-def headers_of(found: list[Message]) -> tuple[list[Headers], PlayheadError | None]:
-    """Return the headers of all, or of those before the first that cannot be read, with the reason."""
+def headers_of(found: list[Message]) -> tuple[list[Headers], int, PlayheadError | None]:
+    """Return the headers and the bytes of all, or of those before the first that cannot be read, and the reason."""
     held: list[list[tuple[str, bytes | None]] | None] = []
     failure: PlayheadError | None = None
     try:
@@ -268,10 +273,11 @@ def headers_of(found: list[Message]) -> tuple[list[Headers], PlayheadError | Non
         bad = found[len(held)]
         failure = UnreadableHeader(bad.topic(), bad.partition(), bad.offset())
     headers: list[Headers] = [tuple(each) if each else () for each in held]
-    if large := first_too_large(found[: len(headers)], headers):
+    size = bytes_of(found[: len(headers)], headers)
+    if large := first_too_large(found[: len(headers)], headers, size):
         index, failure = large
         del headers[index:]
-    return headers, failure
+    return headers, size, failure
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:

@@ -225,7 +225,7 @@ class Scan:
         if stretch is None:
             return
         need_order(good)
-        headers, unread = headers_of(good)
+        headers, _, unread = headers_of(good)
         good = good[: len(headers)]
         if good:
             # If the caller stops in the middle of a run, this is the position.
