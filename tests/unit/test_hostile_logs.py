@@ -1,10 +1,12 @@
 """What anybody who may send a query, or write to a topic of logs, can put into a log: nothing of it does harm."""
 
 import json
+import struct
 import time
 import tracemalloc
 from typing import Any
 
+import msgpack
 import pytest
 
 from playhead.cli.app import main
@@ -179,3 +181,31 @@ def test_a_database_does_not_name_the_whole_topic(capsys: pytest.CaptureFixture[
         main(["queries", "ship", "/nowhere/*.csv", "kafka:{db}"])
     assert left.value.code == EXIT_USAGE
     assert "a topic must have a prefix" in capsys.readouterr().err
+
+
+def times_with_one_hash(count: int) -> bytes:
+    """Names of a map in msgpack: times, whose hash is that of a tuple of two numbers, which has no secret."""
+    bits, made = (1 << 64) - 1, []
+    back = [pow(each, -1, 1 << 64) for each in (11400714785074694791, 14029467366897019727)]
+
+    def before(state: int, lane: int) -> int:
+        state = state * back[0] & bits
+        return (state >> 31 | state << 33) - lane * 14029467366897019727 & bits
+
+    for nanoseconds in range(1, 20 * count):
+        state = before(before(1, nanoseconds), 0) - 2870177450012600261
+        seconds = state * back[1] & bits
+        if seconds < (1 << 61) - 1:
+            made.append(struct.pack(">BBbIq", 0xC7, 12, -1, nanoseconds, seconds) + b"\xc0")
+    return struct.pack(">BI", 0xDF, count) + b"".join(made[:count])
+
+
+def test_no_names_of_a_map_take_longer_than_they_are_long() -> None:
+    data = times_with_one_hash(3_000)
+    few = msgpack.unpackb(times_with_one_hash(9), strict_map_key=False)
+    assert len(few) == 9
+    assert len({hash(each) for each in few}) == 1
+    begun = time.process_time()
+    with pytest.raises(NotARow, match="neither text nor msgpack"):
+        read_row(data)
+    assert time.process_time() - begun < 0.5
