@@ -4,7 +4,6 @@ libpq keeps a whole answer in memory, and the settings that a server reports for
 """
 
 import fcntl
-import math
 import socket
 import struct
 import termios
@@ -83,11 +82,11 @@ def refuse_values(count: int) -> None:
 
 def _bounded(gen: PQGen[_Result], fileno: int, limit_s: float | None) -> PQGen[_Result]:
     arrived = Arrived(before=received(fileno))
-    ends_at = monotonic() + (math.inf if limit_s is None else limit_s)
+    begun_s = monotonic()
 
     def count(_: Any, ready: int) -> None:
         arrived.refuse_more(fileno, ready)
-        if limit_s is not None and monotonic() > ends_at:
+        if limit_s is not None and monotonic() - begun_s > limit_s:
             raise AnswerTooLate(limit_s)
 
     counted: PQGen[_Result] = _counted(gen, count)

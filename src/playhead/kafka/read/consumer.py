@@ -91,13 +91,16 @@ class RecordTooLarge(PlayheadError):
 def first_too_large(
     found: Sequence[Message], headers: Sequence[Headers], size: int
 ) -> tuple[int, RecordTooLarge] | None:
-    """Return the index and the error of the first record that is too large; None if there is none. All have `size`."""
+    """Return the index and the error of the first record that is too large; None if there is none.
+
+    `size` is the number of bytes of all of them together.
+    """
     if size <= MOST_OF_A_RECORD:
         return None
     for index, (each, its) in enumerate(zip(found, headers, strict=True)):
-        size = bytes_of([each], [its])
-        if size > MOST_OF_A_RECORD:
-            return index, RecordTooLarge(each.topic(), each.partition(), each.offset(), size)
+        own = bytes_of([each], [its])
+        if own > MOST_OF_A_RECORD:
+            return index, RecordTooLarge(each.topic(), each.partition(), each.offset(), own)
     return None
 
 
