@@ -9,7 +9,9 @@ from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.read import consumer
 from playhead.kafka.read.consumer import PartitionConsumer, RecordTooLarge, need_order
 from playhead.kafka.read.log_heads import heads_in
-from playhead.kafka.read.reader import headers_of
+from playhead.kafka.read.reader import KafkaReader, headers_of
+from playhead.kafka.read.scan import Scan, Stretch
+from playhead.records import Records
 from tests.unit.test_absences import package
 
 
@@ -85,3 +87,15 @@ def test_memory_that_fills_slowly_ends_the_wait_of_one_who_follows(monkeypatch):
     following = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=1)
     with pytest.raises(consumer.UnpacksTooMuch):
         deque((following.poll(0) for _ in range(20)), maxlen=0)
+
+
+def test_neither_way_of_reading_takes_offsets_that_do_not_ascend():
+    found = [message(offset, value=b"v") for offset in (4, 6, 5)]
+    reader = object.__new__(KafkaReader)
+    reader._seen, reader._troubles = 4, []
+    with pytest.raises(BadAnswer, match="offset 5 after offset 6"):
+        reader._add(Records("cars", 0), found)
+    stretch = Stretch("cars", 0, 4, 9)
+    scan = Scan(None, [stretch], 1.0)
+    with pytest.raises(BadAnswer, match="offset 5 after offset 6"):
+        list(scan._take(None, {stretch.place: stretch}, stretch.place, found))
