@@ -163,7 +163,7 @@ def _unpacked(value: bytes) -> Mapping[str, Any]:
             hint="pip install 'playhead[queries]'",
         ) from None
     try:
-        # Names are texts: times as names, with hashes chosen to be equal, would take hours.
+        # Names are texts: times as names, with hashes chosen to be equal, take time by the square.
         found = msgpack.unpackb(value, raw=False, strict_map_key=True)
     except Exception as exc:  # noqa: BLE001  # its errors have no other common class
         raise NotARow(f"it is neither text nor msgpack: {type(exc).__name__}") from None
