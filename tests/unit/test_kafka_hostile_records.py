@@ -89,6 +89,22 @@ def test_memory_that_fills_slowly_ends_the_wait_of_one_who_follows(monkeypatch):
         deque((following.poll(0) for _ in range(20)), maxlen=0)
 
 
+def test_memory_that_fills_while_the_caller_works_counts(monkeypatch):
+    client = Unpacking(0)
+    monkeypatch.setattr(client, "consume", lambda _count, _wait_s: [message(4, value=b"v")])
+    monkeypatch.setattr(consumer.clients, "consumer", lambda _: client)
+    monkeypatch.setattr(consumer, "_resident", lambda: client.resident)
+    busy = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=1)
+    for poll in (lambda: busy.poll(0), lambda: busy.poll_or_fail("reading")):
+        for _ in range(20):
+            client.resident += consumer._MOST_UNPACKED // 10
+            assert poll()
+        client.resident += consumer._MOST_UNPACKED + 1
+        with pytest.raises(consumer.UnpacksTooMuch):
+            poll()
+        client.resident = 0
+
+
 def test_neither_way_of_reading_takes_offsets_that_do_not_ascend():
     found = [message(offset, value=b"v") for offset in (4, 6, 5)]
     reader = object.__new__(KafkaReader)

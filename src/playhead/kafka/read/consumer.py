@@ -43,7 +43,8 @@ _TUNING: dict[str, Any] = {
     "fetch.queue.backoff.ms": 2,
     "fetch.error.backoff.ms": 100,
     "max.partition.fetch.bytes": 4 << 20,
-    "queued.min.messages": 500_000,
+    # The sizes of keys and headers do not count in the next line.
+    "queued.min.messages": 50_000,
     # A record takes more memory than its bytes: for 130 B each, this is some 70 MB.
     "queued.max.messages.kbytes": 16 << 10,
     _BACKOFF: 50,
@@ -144,8 +145,8 @@ class PartitionConsumer:
         self._statistics = ""
         self._learned: set[str] = set()
         self._is_abandoned = False
-        self._idle_bytes: int | None = None
-        """The memory in use when `poll` last returned something: what is unpacked fills many calls of it."""
+        self._memory_before = _resident()
+        """The memory in use when something last arrived: the client unpacks also while its caller works."""
         told = connection.for_librdkafka("consumer")
         # A statistic that is not fetched stays in memory, and a paced replay may rest for hours.
         every_ms = round(min(max(patience_s / 4, 0.1), 15.0) * 1_000)
@@ -168,6 +169,7 @@ class PartitionConsumer:
 
     def assign(self, places: Mapping[TopicPartition, int]) -> None:
         """Continue from these offsets; records under way from other ones are dropped."""
+        self._memory_before = _resident()
         self._consumer.assign([ClientPartition(*place, at) for place, at in places.items()])
         self._learn({topic for topic, _ in places})
 
@@ -190,13 +192,10 @@ class PartitionConsumer:
 
     def poll(self, wait_s: float) -> list[Message]:
         """Return what has arrived, or the first to arrive in time; nothing is not an error here."""
-        if self._idle_bytes is None:
-            self._idle_bytes = _resident()
+        self._refuse_growth("reading")
         found = self.buffered() or self._consumer.consume(1, wait_s)
         if found:
-            self._idle_bytes = None
-        else:
-            self._refuse_growth(self._idle_bytes, "reading")
+            self._memory_before = _resident()
         return found
 
     @property
@@ -207,11 +206,12 @@ class PartitionConsumer:
     def poll_or_fail(self, purpose: str) -> list[Message]:
         """Return what has arrived, or the first to arrive; raise if nothing does."""
         began = moved = time.monotonic()
-        position, before = self._position(), _resident()
+        position = self._position()
         while True:
+            self._refuse_growth(purpose)
             if found := self.buffered() or self._consumer.consume(1, _WAIT_S):
+                self._memory_before = _resident()
                 return found
-            self._refuse_growth(before, purpose)
             now = time.monotonic()
             if (stands := self._position()) != position:
                 # Long runs of markers and aborted records arrive without giving a record.
@@ -223,11 +223,11 @@ class PartitionConsumer:
                     reason=f"{purpose}: {self._last_error or 'nothing came'}",
                 )
 
-    def _refuse_growth(self, before: int, purpose: str) -> None:
-        """Raise if this wait has filled the memory. The client is left to itself: closing it waits until it has
-        unpacked everything, and so does its end as an object.
+    def _refuse_growth(self, purpose: str) -> None:
+        """Raise if the memory has filled since something last arrived. The client is left to itself: closing it
+        waits until it has unpacked everything, and so does its end as an object.
         """
-        if _resident() - before > _MOST_UNPACKED:
+        if _resident() - self._memory_before > _MOST_UNPACKED:
             self._is_abandoned = True
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
             raise UnpacksTooMuch(purpose)
