@@ -179,13 +179,15 @@ def test_it_always_says_how_much_it_scanned_and_why_it_stopped(
 
     # 40 records, one that was aborted, and a transaction's marker.
     assert told(topic).startswith(
-        "40 records shown, 42 of 42 offsets scanned; stopped: the end of the span"
+        "40 records shown, 42 of 42 offsets scanned; 2 of them without a committed record; "
+        "stopped: the end of the span"
     )
     assert told(topic, "--offsets", "0:0-", "--max", "7").startswith(
         "7 records shown, 7 of 30 offsets scanned; stopped: --max 7"
     )
     assert told(topic, "--grep", "^v3$").startswith(
-        "2 records shown, 42 of 42 offsets scanned; 38 did not match"
+        "2 records shown, 42 of 42 offsets scanned; 2 of them without a committed record; "
+        "38 did not match"
     )
     assert told(topic, "--grep-key", "^k2$", "--max", "1").startswith("1 record shown")
     assert told(empty).startswith(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from playhead.traffic.filter.regex import Pattern
 
 _TELL_TROUBLE_EVERY_S = 15.0
+_AT_THE_END = "the end of the span"
 _FROM_NOW = "from now on"
 _NO_GROUP_NEEDED = (
     "--group starts at the offsets that a group has committed, and consume joins no group: without it, "
@@ -92,7 +93,7 @@ def _read(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer) -> None:
                 why = f"--max {picked.most}"
                 break
         else:
-            why = "the end of the span"
+            why = _AT_THE_END
     except KeyboardInterrupt:
         why = "interrupted"
         raise
@@ -103,7 +104,8 @@ def _read(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer) -> None:
         took_s = time.monotonic() - began
         if why != "the reader of the output has closed it":
             shown.end(scan.scanned, why)
-        _tell(run, scan, picked, shown, f"stopped: {why} ({took_s:.1f} s)")
+        absent = scan.scanned - picked.seen if why == _AT_THE_END else 0
+        _tell(run, scan, picked, shown, absent, f"stopped: {why} ({took_s:.1f} s)")
 
 
 def _stop_at(scan: "Scan", topic: str, partition: int, offset: int) -> None:
@@ -113,10 +115,14 @@ def _stop_at(scan: "Scan", topic: str, partition: int, offset: int) -> None:
             each.at = offset + 1
 
 
-def _tell(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer, stopped: str) -> None:
+def _tell(
+    run: Run, scan: "Scan", picked: RecordFilter, shown: Printer, absent: int, stopped: str
+) -> None:
     of = "" if scan.planned is None else f" of {scan.planned:,}"
     records = "record" if shown.count == 1 else "records"
     told = [f"{shown.count:,} {records} shown, {scan.scanned:,}{of} offsets scanned"]
+    if absent:
+        told.append(f"{absent:,} of them without a committed record")
     if picked.outside:
         told.append(f"{picked.outside:,} with times outside of the span left out")
     if picked.unlike:

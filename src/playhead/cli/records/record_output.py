@@ -39,12 +39,14 @@ class RecordFilter:
     most: int | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    seen: int = 0
     found: int = 0
     outside: int = 0
     unlike: int = 0
 
     def pick(self, records: Records, decoded: Decoded) -> tuple[list[int], bool]:
         """Return the indexes of wanted records, and whether the maximum is reached."""
+        self.seen += len(records)
         indexes = self._in_time(records)
         left = None if self.most is None else self.most - self.found
         if self.value is None and self.key is None:
