@@ -28,6 +28,14 @@ _STOP_PATIENCE_S = 10.0
 
 _LONGEST_META = 65_536
 
+_JAVA_OPTIONS = (
+    "-Xms96m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",  # Otherwise it would leave files in the temporary folder.
+    "-XX:ErrorFile=crash-%p.log",
+    "-Djava.awt.headless=true",
+)
 _LOGGING_FILE = "kafka.log4j2.yaml"
 _LOGGING = """\
 Configuration:
@@ -136,12 +144,7 @@ class Broker:
     def _java_command(self, *arguments: str) -> list[str]:
         java, class_path = self._programs()
         options = [
-            "-Xms96m",
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:-UsePerfData",  # Otherwise it would leave files in the temporary folder.
-            "-XX:ErrorFile=crash-%p.log",
-            "-Djava.awt.headless=true",
+            *_JAVA_OPTIONS,
             f"-Dlog4j2.configurationFile=../{_LOGGING_FILE}",
             self.server.marker,
         ]
