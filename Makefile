@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 PYTEST := $(BIN)/python -u -m pytest --durations=25
 # The seed of the commit chooses a test of the torture suite for each run.
 QUICK := -m 'not torture or sample'
-# With it, each of the thousands of commands that the tests start would compile the modules again: a sixth of the time.
+# With it, each of the hundreds of commands that the tests start would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # The fuzzer plays for so long where it is that test; `make torture` gives it 15 minutes.
 test check test-unit: export PLAYHEAD_FUZZ_SECONDS ?= 60
