@@ -291,3 +291,49 @@ def test_the_proof_says_so(sandbox: Endpoints, schema: str, tmp_path: Path) -> N
     assert (proof.total("written"), proof.total("filtered")) == (6, 3)
     [told] = [note.text for note in proof.notes if note.code == "not-kept"]
     assert told.startswith("3 filtered records were written but not kept by the target")
+
+
+LATE = """
+CREATE FUNCTION "{schema}".late() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN IF NEW.id = 6 THEN {does} "{schema}".cars; END IF; RETURN NULL; END$$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON {on} DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION "{schema}".late()
+"""
+ELSEWHERE = """
+CREATE TABLE "{schema}".seen (id int);
+CREATE FUNCTION "{schema}".sees() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN INSERT INTO "{schema}".seen VALUES (NEW.id); RETURN NULL; END$$;
+CREATE TRIGGER sees AFTER INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION "{schema}".sees();
+"""
+HALVES = """
+CREATE TABLE "{schema}".low PARTITION OF {table} FOR VALUES FROM (0) TO (5);
+CREATE TABLE "{schema}".high PARTITION OF {table} FOR VALUES FROM (5) TO (99);
+"""
+LATE_ONES = {
+    "of a partition": ("id int, v text) PARTITION BY RANGE (id", HALVES, '"{schema}".high'),
+    "of another table": ("id int, v text", ELSEWHERE, '"{schema}".seen'),
+}
+
+
+@pytest.mark.parametrize("late", LATE_ONES.values(), ids=LATE_ONES)
+def test_rows_that_a_trigger_deletes_at_the_commit(
+    sandbox: Endpoints, schema: str, late: tuple[str, str, str]
+) -> None:
+    columns, before, on = late
+    table = Table.made(sandbox.database_url, schema, columns)
+    quoted = {"schema": schema, "table": f'"{schema}".cars'}
+    on = on.format(**quoted)
+    table.run(before.format(**quoted) + LATE.format(does="DELETE FROM", on=on, **quoted))
+    entry = table.commit(records(*VALUES))
+    assert table.rows() == []
+    assert (entry.written, entry.filtered) == (0, 9)
+
+
+def test_a_trigger_that_empties_the_table_at_the_commit(sandbox: Endpoints, schema: str) -> None:
+    table = Table.made(sandbox.database_url, schema, "id int, v text")
+    quoted = {"schema": schema, "table": f'"{schema}".cars'}
+    table.run(ELSEWHERE.format(**quoted))
+    table.run(LATE.format(does="TRUNCATE", on=f'"{schema}".seen', **quoted))
+    with pytest.raises(TableChanged, match="a trigger truncated"):
+        table.commit(records(*VALUES))
+    assert table.rows() == []

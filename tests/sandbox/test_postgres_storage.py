@@ -196,6 +196,30 @@ def test_an_unlogged_table_that_a_crash_would_have_emptied(
     assert "is unlogged, and has 0 rows" in capsys.readouterr().err
 
 
+def test_an_unlogged_partition_that_a_crash_would_have_emptied(
+    sandbox, schema, tape, replay_id, engines, capsys
+):
+    table = partitioned(sandbox, schema)
+    table.run(f'ALTER TABLE "{schema}".low SET UNLOGGED')
+    half_played(tape, table, replay_id, engines)
+    table.run(f'DELETE FROM "{schema}".low')
+    assert code_of("resume", replay_id, "--yes") == EXIT_REFUSED
+    assert "is unlogged, and has 0 rows" in capsys.readouterr().err
+
+
+def test_an_unlogged_table_with_rows_of_others(sandbox, schema, tape, replay_id, engines, capsys):
+    """As many rows as were written say nothing then: a crash may have emptied it before."""
+    table = Table.made(sandbox.database_url, schema, "id int")
+    table.run("ALTER TABLE {table} SET UNLOGGED")
+    half_played(tape, table, replay_id, engines)
+    table.run("DELETE FROM {table}")
+    table.run("INSERT INTO {table} SELECT 100 + n FROM generate_series(1, 50) n")
+    assert code_of("resume", replay_id, "--yes") == 0
+    said = capsys.readouterr().err
+    assert f"{schema}.cars is unlogged, and has rows of others too" in said
+    assert f"only playhead verify {replay_id}, which reads them, shows if all" in said
+
+
 LAPS = "id int PRIMARY KEY, lap float8, car text, note text, best float8"
 ALTERED = {
     "dropped": ("ALTER TABLE {table} DROP COLUMN lap", "the column lap of {table} is gone"),

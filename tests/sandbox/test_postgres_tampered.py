@@ -251,6 +251,16 @@ class TestWithoutAnythingThatTellsRowsApart:
         assert played.told() == (2, 1, 0)
 
 
+def test_a_key_that_only_looks_otherwise_is_a_difference(sandbox: Endpoints, schema: str) -> None:
+    """Its unique index calls 1 and 1.00 equal, so the row is found; but no record wrote 1.00."""
+    played = Played(Table.made(sandbox.database_url, schema, "id numeric UNIQUE, v text"))
+    played.play((1, "a"), (2, "b"))
+    assert played.told() == (2, 0, 0)
+    played.table.run("UPDATE {table} SET id = 1.00 WHERE id = 1")
+    assert played.told() == (1, 1, 0)
+    assert played.kinds() == [("changed", 0)]
+
+
 class TestSkipped:
     def test_what_is_refused_again_is_told(self, sandbox: Endpoints, schema: str) -> None:
         played = Played(Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text"))

@@ -119,10 +119,10 @@ class AppendedRows:
 
     def _by_key(self, by: Sequence[str]) -> str:
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in by)
-        texts = [row_text(alias, self._fields, by, "e") for alias in "et"]
+        texts = [row_text(alias, self._fields) for alias in "et"]
         compared = (
             f"SELECT e.{_PLACE} AS place, e.{_ORDER} AS o, {texts[0]} AS wanted, {texts[1]} AS there, "  # noqa: S608
-            f"t.{named(by[0])} IS NOT NULL AS is_there, {differing(self._fields, by)} AS columns, "
+            f"t.{named(by[0])} IS NOT NULL AS is_there, {differing(self._fields)} AS columns, "
             f"pg_catalog.row_number() OVER (PARTITION BY e.{_PLACE}, e.{_ORDER}) AS n "
             f"FROM {self._name} e LEFT JOIN {self._table.place.quoted} t ON {same}"
         )

@@ -1,8 +1,10 @@
 """Where rows lie: entries name it, so that rows that vanish with a partition or by TRUNCATE are noticed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from playhead.ledger import ALSO_REMOVED, UNREADABLE, Entry, LedgerUnreadable
+from playhead.postgres.errors import TableChanged
 from playhead.postgres.open_table import WriteRules
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table, read_table
@@ -25,6 +27,21 @@ def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
     )
     files = _files(session, table, is_written if table.kind == "p" else "")
     return {_STORAGE: {str(oid): file for oid, file in files}}
+
+
+@contextmanager
+def unemptied(session: Session, table: Table) -> Iterator[None]:
+    """Refuse if triggers truncate, drop or rewrite what has the rows, which counts as no deletion."""
+    if not table.may_drop_rows:
+        yield
+        return
+    before = _files(session, table)
+    yield
+    if not set(before) <= set(_files(session, table)):
+        reason = (
+            "a trigger truncated, dropped or rewrote it, or a partition, while a slice was written"
+        )
+        raise TableChanged(str(table.place), reason=reason)
 
 
 def written_rows(
@@ -66,6 +83,9 @@ def written_rows(
             lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")
         elif is_rewritten:
             doubtful.append(f"{table.place} {why} after rows were committed")
+        elif found != least:
+            # A crash may have emptied it, and others may have written since.
+            doubtful.append(f"{table.place} {why}, and has rows of others too")
     return WrittenRows(lost, doubtful, altered, unfilled, lacks)
 
 

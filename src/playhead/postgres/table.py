@@ -73,7 +73,10 @@ WITH RECURSIVE part AS (
 """
 _FIRST_OF_USERS = 16384
 _TABLE = """
-SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.relname::text,
+SELECT c.oid::int8, c.relkind::text,
+       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_partition_tree(c.oid) p JOIN pg_catalog.pg_class l ON l.oid = p.relid
+                         WHERE l.relpersistence = 'u') THEN 'u' ELSE c.relpersistence::text END,
+       n.nspname::text, c.relname::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE NOT g.tgisinternal AND g.tgenabled <> 'D'
                AND g.tgtype::int4 & 28 <> 0 AND g.tgrelid IN (
@@ -81,8 +84,9 @@ SELECT c.oid::int8, c.relkind::text, c.relpersistence::text, n.nspname::text, c.
        OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type IN ('3', '4')
                   AND w.ev_enabled <> 'D'),
        pg_catalog.row_security_active(c.oid),
-       EXISTS (SELECT FROM pg_catalog.pg_constraint k
-               WHERE c.oid IN (k.conrelid, k.confrelid) AND k.condeferrable),
+       EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.condeferrable AND (
+               c.oid IN (k.conrelid, k.confrelid)
+               OR k.conrelid IN (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid)))),
        EXISTS (WITH RECURSIVE up AS (
                    SELECT k.confrelid AS oid FROM pg_catalog.pg_constraint k
                    WHERE k.conrelid = c.oid AND k.contype = 'f' AND k.confdeltype = 'c'
@@ -163,6 +167,7 @@ class Table:
     oid: int
     kind: str
     persistence: str
+    """The letter in the catalog; u(nlogged) also if one of its partitions is."""
     has_triggers: bool
     may_drop_rows: bool
     """Whether triggers of inserts, updates and deletes, or rules, may undo or drop what was written."""

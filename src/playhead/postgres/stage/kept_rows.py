@@ -23,6 +23,8 @@ class KeptRows:
         self.may_drop = self._table.may_drop_rows
         self.may_remove = self.may_drop or self._table.cascades
         """Whether the deletion of rows may delete others."""
+        self.may_wait = self.may_drop or self._table.has_deferred
+        """Whether something may wait for the commit: triggers may set off deferred ones of other tables."""
 
     def removed(self) -> int:
         """Return how many rows of the table this transaction has deleted: also those that triggers did."""

@@ -301,7 +301,7 @@ class Stage:
             before = self._kept.removed() if is_watched else 0
             found = run(statement)
             # The slice may insert rows again that its tombstones delete.
-            if self._table.layout.table.has_deferred and run != self._deleted:
+            if self._kept.may_wait and run != self._deleted:
                 self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
             return {**found, **self._kept.removed_since(before, found)} if is_watched else found
 
