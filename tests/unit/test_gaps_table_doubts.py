@@ -99,9 +99,14 @@ def test_what_is_of_the_present_topic_or_nowhere_near_is_not(ledger):
     assert ledger.doubts() == (0, [])
 
 
-def test_a_replay_of_the_present_topic_that_left_rows_alone_proves_nothing():
+@pytest.mark.parametrize(
+    "without_row",
+    [{"left_alone": 40}, {"is_filtered": True}, {"tombstones": 1}, {"tombstones_skipped": 1}],
+    ids=str,
+)
+def test_a_replay_of_the_present_topic_that_wrote_no_row_for_a_record_proves_nothing(without_row):
     ledger = Ledger().replay("r1", "old", (0, 40))
-    assert ledger.replay("r2", "new", (0, 60), left_alone=40).doubts()[0] == 40
+    assert ledger.replay("r2", "new", (0, 60), **without_row).doubts()[0] == 40
 
 
 def test_without_a_column_for_the_topic_rows_of_any_topic_are_in_doubt():

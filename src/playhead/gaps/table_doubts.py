@@ -14,6 +14,8 @@ from playhead.terms import Terms, Whereto
 
 ROW_SECURITY = "row-security"
 _MOST_NAMED = 3
+_WITHOUT_ROW = ("left_alone", "tombstones", "tombstones_skipped")
+"""In an entry's details: records that count as written, and have no row."""
 
 
 class HiddenRows(Refused):
@@ -85,7 +87,7 @@ def of_other_topics(
 
     A topic that was deleted and created again has its offsets from 0 once more. In a table without a column for
     the topic, rows of any topic look like those of the compared one. Only a replay of the present topic that
-    left no row alone proves that a row is of the present topic. By key, any row of another topic of the same
+    wrote a row for each record proves that a row is of the present topic. By key, any row of another topic of the same
     name may be the one that was found for a record.
     """
     if facts.begun is None:
@@ -105,7 +107,7 @@ def of_other_topics(
         entry.slice
         for replay_id, terms in facts.begun.items()
         for entry in target.entries(replay_id)
-        if _is_of(terms, source, entry.slice.topic) and not entry.details.get("left_alone")
+        if _is_of(terms, source, entry.slice.topic) and _has_all_rows(entry)
     ]
     there = remaining(remaining(spans, lacking), present)
     found = [(each, _doubted(there, [each], by_key=by_key)) for each in written]
@@ -123,6 +125,11 @@ def _is_other(terms: Terms, source: SourceFacts, topic: str) -> bool:
 
 def _is_of(terms: Terms, source: SourceFacts, topic: str) -> bool:
     return topic in source.topics and topic in terms.topics and not _is_other(terms, source, topic)
+
+
+def _has_all_rows(entry: Entry) -> bool:
+    """Whether each record of the slice has a row of its own, so that no earlier row stays for it."""
+    return entry.written == entry.read and not any(map(entry.details.get, _WITHOUT_ROW))
 
 
 def _into_untold(
