@@ -356,9 +356,20 @@ def test_offsets_for_which_there_is_no_reason_are_named():
             return Explained({}, tuple(blanks))
 
     silent = Silent([record(5)], bounds={(TOPIC, 0): Bounds(0, 9, 9)})
-    [note] = log_scan.seen(silent, runs((2, 4), (5, 7)), NEVER).absent_notes()
+    scan = log_scan.seen(silent, runs((2, 4), (5, 7)), NEVER)
+    assert scan.unexplained_count() == 3
+    [note] = scan.absent_notes()
     assert (note.code, note.weight) == ("unexplained", "warn")
     assert note.text.endswith("3 offsets gave no record for an unknown reason: 2-4, 6-7")
+
+
+def test_a_target_that_lacks_offsets_for_which_there_is_no_reason_is_not_whole():
+    """Records may have been lost there."""
+    compared = replace(found(), unexplained=3)
+    assert not compared.is_whole
+    assert compared.verdict().endswith("3 gave no record for an unknown reason (unexplained)")
+    assert compared.as_document()["unexplained"] == 3
+    assert found().is_whole
 
 
 # --- who has committed them all the same

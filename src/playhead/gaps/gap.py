@@ -77,6 +77,8 @@ class Gaps:
     notes: tuple[Note, ...] = field(default=())
     doubtful: int = 0
     """Offsets that the target has, but perhaps of records of another topic of this name."""
+    unexplained: int = 0
+    """Offsets that the target lacks, and for which the log has neither a record nor a reason to have none."""
 
     @property
     def planned(self) -> int:
@@ -88,7 +90,8 @@ class Gaps:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing; settling records are not missing yet."""
-        return not self.doubtful and all(each.kind == "settling" for each in self.found)
+        is_certain = not (self.doubtful or self.unexplained)
+        return is_certain and all(each.kind == "settling" for each in self.found)
 
     @property
     def unstable(self) -> int:
@@ -119,6 +122,8 @@ class Gaps:
             parts.append(f"the {logs} inside the span: older records were deleted (expired)")
         if self.doubtful:
             parts.append(f"{self.doubtful:,} are there, but perhaps of another topic")
+        if self.unexplained:
+            parts.append(f"{self.unexplained:,} gave no record for an unknown reason (unexplained)")
         if unstable := self.unstable:
             parts.append(f"{unstable:,} behind open transactions were NOT compared (unstable)")
         return "; ".join(parts)
@@ -151,6 +156,7 @@ class Gaps:
             "expired": self._expired(),
             "unstable": self.unstable,
             "doubtful": self.doubtful,
+            "unexplained": self.unexplained,
             "absent": self.absent,
             "duplicates": self.duplicates,
             "gaps": self.rows(),

@@ -43,6 +43,10 @@ class ScanResult:
         if found.unexplained:
             self.unexplained.setdefault(place, []).extend(found.unexplained)
 
+    def unexplained_count(self) -> int:
+        """Return how many offsets have neither a record nor a reason to have none."""
+        return sum(map(total, self.unexplained.values()))
+
     def absent_notes(self) -> list[Note]:
         """Yield notes about offsets without a record."""
         known = [absent_note(topic, held) for topic, held in sorted(self.absences.items()) if held]

@@ -142,6 +142,7 @@ class GapFinder:
             **common,  # type: ignore[arg-type]
             found=tuple(sorted((*expired, *gaps, *unstable), key=_in_order)),
             absent=sum(told.absent.values()),
+            unexplained=told.unexplained_count(),
             notes=(
                 *first,
                 *lacking.notes,
