@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from playhead.absence import Explained, absent_between, total
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.read import log_heads
 from playhead.kafka.read.absences import (
     ABORTED,
@@ -177,6 +178,34 @@ def test_a_log_that_ends_too_early_explains_nothing_behind_it():
     log.end = 9
     found = explainer(log, is_compacted=False).explain(PLACE, [(3, 9)])
     assert found == Explained({}, ((3, 9),))
+
+
+@pytest.mark.parametrize("end", [3, 2], ids=["in the slice", "behind it"])
+def test_a_transaction_that_is_listed_as_aborted_and_was_committed_is_refused(end):
+    """The client believes the list: its records would be absent, and the proof would add up."""
+    log = Log(most=1)
+    log.data(2, {0, 1}, producer=1, fate="committed")
+    log.data(2, {0, 1}, producer=2, fate="aborted")
+    log.aborted.append((1, 0, 2))
+    with pytest.raises(BadAnswer, match="laps:0 has offset 0 in the list .* committed at offset 2"):
+        explainer(log, is_compacted=False).explain(PLACE, [(0, end)])
+
+
+def test_the_end_of_a_long_aborted_transaction_is_not_looked_for_without_end():
+    log = Log(most=1)
+    log.data(1, {0}, producer=1, fate="aborted")
+    first, end = log.heads
+    others = [Head(at, at + 1, 1, 1, True) for at in range(1, 99)]
+    log.heads = [first, *others, replace(end, first=99, end=100)]
+    log.aborted = [(1, 0, 99)]
+    looks = explainer(log, is_compacted=False)
+    asked: list[int] = []
+    look = log.look
+    log.look = lambda place, offsets, **more: (asked.extend(offsets), look(place, offsets, **more))[
+        1
+    ]  # type: ignore[method-assign]
+    assert looks.explain(PLACE, [(0, 1)]) == Explained({ABORTED: 1})
+    assert asked == [0, 1, 2, 3, 4]
 
 
 def test_compaction_shows_in_the_log_itself():

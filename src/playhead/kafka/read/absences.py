@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 from playhead.absence import Blank, Explained, total, within
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import MissingPiece, Unavailable
+from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import bounds_of
 from playhead.kafka.read.consumer import PartitionConsumer
@@ -28,6 +29,8 @@ _MANY_BYTES = 1 << 20
 # Blanks closer than this are looked up together, with what lies between them.
 _CLOSE_OFFSETS = 200
 _EMPTY_ANSWERS = 3
+_ANSWERS_BEHIND = 4
+"""How far the ends of aborted transactions are looked for behind the blanks."""
 
 
 class RecordsNotGiven(Unavailable):
@@ -80,6 +83,7 @@ class LogExplainer:
                 raise self._out_of_bounds(search.place, at, end)
             reached = search.note(at, end, answer)
             if reached >= end:
+                self._look_behind(search, answer)
                 return
             empty = empty + 1 if reached == at else 0
             if empty == _EMPTY_ANSWERS:
@@ -87,6 +91,15 @@ class LogExplainer:
                 return
             at = reached
             [answer] = self._heads.look(search.place, [at], most_bytes=_MANY_BYTES)
+
+    def _look_behind(self, search: "_Search", answer: Heads) -> None:
+        """Look for the ends of aborted transactions behind a stretch, but not through all of a long one."""
+        while search.begun and search.answers_behind and answer.heads:
+            search.answers_behind -= 1
+            at = answer.heads[-1].end
+            [answer] = self._heads.look(search.place, [at], most_bytes=_MANY_BYTES)
+            search.note_ends(answer)
+        search.begun.clear()
 
     def _explained(self, search: "_Search") -> Explained:
         absences = {reason: count for reason, count in search.absences.items() if count}
@@ -155,9 +168,13 @@ class _Search:
     """The blanks without any record batch."""
     shows_compaction: bool = False
     """Whether the log holds a record batch that has lost records."""
+    begun: dict[int, int] = field(default_factory=dict)
+    """Of transactions that the broker lists as aborted, and whose end was not seen: producer and first offset."""
+    answers_behind: int = _ANSWERS_BEHIND
 
     def note(self, start: int, end: int, answer: Heads) -> int:
         """Count the blanks from start to end as far as the answer goes; return how far that is."""
+        self.note_ends(answer)
         at = start
         for head, is_aborted in answer.with_fate():
             if head.end <= at:
@@ -169,6 +186,22 @@ class _Search:
             self._note_package(max(at, head.first), min(head.end, end), head, is_aborted)
             at = head.end
         return at
+
+    def note_ends(self, answer: Heads) -> None:
+        """Raise if a transaction that the broker lists as aborted ends with the marker of a commit.
+
+        The client believes the list, and leaves its records out.
+        """
+        for head, is_aborted in answer.with_fate():
+            if is_aborted:
+                self.begun.setdefault(head.producer, head.first)
+            elif head.is_marker and head.count:
+                first = self.begun.pop(head.producer, None)
+                if first is not None and not head.is_abort:
+                    raise BadAnswer(
+                        f"{self.place[0]}:{self.place[1]} has offset {first} in the list of aborted "
+                        f"transactions, but its transaction was committed at offset {head.first}"
+                    )
 
     def note_nothing(self, start: int, end: int) -> None:
         """Note that no record batch holds these offsets."""
