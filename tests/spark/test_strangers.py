@@ -127,9 +127,23 @@ def doors(spark: "SparkSession") -> dict[int, str]:
     }
 
 
-def test_every_door_is_on_loopback_and_there_are_four(doors: dict[int, str]) -> None:
+def test_every_door_is_on_loopback_and_there_are_two(doors: dict[int, str]) -> None:
     assert set(doors.values()) <= _LOOPBACK
-    assert len(doors) == 4, "the driver, its blocks, PySpark's gateway, and our end of that"
+    assert len(doors) == 2, "PySpark's gateway, and our end of that; not the driver, nor its blocks"
+
+
+def test_spark_serves_no_file_of_its_user(spark: "SparkSession", tmp_path: Path) -> None:
+    """Its driver answers this before it requires the secret; where executors are processes, it has a port."""
+    secret = tmp_path / "secret"
+    secret.write_text("of the user")
+    spark.range(4).mapInArrow(lambda parts: parts, "id long").count()
+    served = spark._jvm.org.apache.spark.SparkEnv.get().rpcEnv().fileServer()
+    for way in ("", "/x", "/../.."):
+        for up in range(12):
+            assert served.openStream(f"/artifacts{way}{'/..' * up}{secret}") is None
+    for folder in ("classes", "directories", "jars", "files"):
+        with contextlib.suppress(Exception):
+            assert served.openStream(f"/{folder}/../../../..{secret}") is None
 
 
 def test_no_door_gives_a_stranger_anything(spark: "SparkSession", doors: dict[int, str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playhead.host.runtimes import workers_path
-from playhead.spark import process_habits
+from playhead.spark import closed_ports, process_habits
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -63,7 +63,7 @@ def open_context(port: int, secret: str, settings: Mapping[str, str]) -> None:
     for key, value in settings.items():
         builder = builder.config(key, value)
     with process_habits.kept_away():
-        builder.getOrCreate()
+        closed_ports.close(builder.getOrCreate().sparkContext)
 
 
 def first_job() -> None:

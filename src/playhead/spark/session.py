@@ -18,7 +18,7 @@ from playhead.host import jars
 from playhead.host.runtimes import workers_path
 from playhead.host.threads import call_within
 from playhead.printable import printable
-from playhead.spark import attached, engine_settings, jvm, jvm_cache, process_habits
+from playhead.spark import attached, closed_ports, engine_settings, jvm, jvm_cache, process_habits
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -339,7 +339,9 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
     for key, value in settings.items():
         builder = builder.config(key, value)
     with process_habits.kept_away():
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        closed_ports.close(spark.sparkContext)
+    return spark
 
 
 def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":

@@ -1,0 +1,33 @@
+"""Closes the ports of Spark that no task needs, and the files that it serves without its secret."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+
+# The driver's port serves the files of this folder before it requires the secret, and follows `..` in
+# their names to every file of the user. Spark names the folder with its first query, unless it has one.
+_SERVED = "/artifacts"
+# Paths "below" what is no folder lead nowhere, whatever their names are.
+_NO_FOLDER = "/dev/null"
+_SERVER_OF_DRIVER = "server"
+_SERVER_OF_BLOCKS = "org$apache$spark$network$netty$NettyBlockTransferService$$server"
+
+
+def close(context: "SparkContext") -> None:
+    """Close what strangers can reach of a new context, before its first query."""
+    jvm = context._jvm
+    environment = getattr(jvm, "org.apache.spark.SparkEnv").get()
+    driver = environment.rpcEnv()
+    driver.fileServer().addDirectoryIfAbsent(_SERVED, getattr(jvm, "java.io.File")(_NO_FOLDER))
+    if context.master.partition("[")[0] == "local":
+        # Tasks are in the driver's process, so nothing ever connects to the driver or to its blocks.
+        _close_server(driver, _SERVER_OF_DRIVER)
+        _close_server(environment.blockManager().blockTransferService(), _SERVER_OF_BLOCKS)
+
+
+def _close_server(owner: "JavaObject", name: str) -> None:
+    field = owner.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    field.get(owner).close()
