@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
@@ -20,7 +21,7 @@ from playhead.kafka.read.source import KafkaSource
 from playhead.postgres.target import PostgresTarget
 from playhead.record import Slice
 from playhead.sandbox.folder import free_port
-from playhead.spark import process_habits, run, session
+from playhead.spark import closed_ports, process_habits, run, session
 from playhead.spark.task_secrets import Handover, handing
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
@@ -144,6 +145,17 @@ def test_spark_serves_no_file_of_its_user(spark: "SparkSession", tmp_path: Path)
     for folder in ("classes", "directories", "jars", "files"):
         with contextlib.suppress(Exception):
             assert served.openStream(f"/{folder}/../../../..{secret}") is None
+
+
+def test_a_port_that_cannot_be_closed_ends_the_start_but_for_the_users_own_spark(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(closed_ports, "_SERVER_OF_DRIVER", "no field of this Spark")
+    with pytest.raises(Py4JError):
+        session._close_ports(spark)
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    session._close_ports(spark)
+    assert "the ports of the driver stay open" in capsys.readouterr().err
 
 
 def test_no_door_gives_a_stranger_anything(spark: "SparkSession", doors: dict[int, str]) -> None:
