@@ -138,3 +138,20 @@ class TestTheVerdict:
         assert (
             "verified: 8 records read back, 0 differences; NOT the whole span" in of_run.verdict()
         )
+
+    def test_a_span_whose_first_records_were_deleted_cannot_be_told(self):
+        source = ListSource(
+            [record(offset, 1_600_000_000_000) for offset in range(5, 8)],
+            bounds={(TOPIC, 0): Bounds(5, 8, 8)},
+        )
+        span = "1599999999000..1600000030000"
+        plan = Planner(request(span=span), Wiring(source, ListTarget(), None), 1).plan("r1")
+        found = self.verified(same=3).after(plan, ListTarget(), is_of_run=False)
+        assert not found.agrees
+        assert found.verdict() == (
+            "CANNOT BE TOLD: 3 records read back, 0 differences; NOT the whole span: the log begins "
+            "inside it (expired)"
+        )
+        assert [note.code for note in found.notes()] == ["expired"]
+        of_run = self.verified(same=3).after(plan, ListTarget(), is_of_run=True)
+        assert of_run.agrees, "the run had planned no more"

@@ -12,6 +12,7 @@ from playhead.source import SourceFacts, TopicPartition
 from playhead.span import Resolved
 from playhead.time_span import OPEN_TRANSACTION
 
+EXPIRED = "expired"
 _MOST_SAID = 4
 _MAY_BE_OF_THE_SPAN = (
     "; records of the span may be among them: when the transaction has ended, playhead gaps finds "
@@ -89,7 +90,7 @@ def expired(
         f"the span begins at {show_ms(resolved.from_ms)}, but older records of it may already "
         f"be deleted: the log begins at {places}{more}"
     )
-    return [Note("expired", text)]
+    return [Note(EXPIRED, text)]
 
 
 def unstable(partitions: Sequence[PartitionPlan], resolved: Resolved) -> list[Note]:

@@ -16,6 +16,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.guards import altered_notes, written_rows
 from playhead.replay.partition_work import partition_works
+from playhead.replay.plan_notes import EXPIRED
 from playhead.replay.runner import RunJob
 from playhead.replay.samples import NO_RECORDS
 from playhead.source import SourceFacts
@@ -73,10 +74,15 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        is_whole = self.uncovered == 0 and (self.is_of_run or self.unstable == 0)
+        is_whole = self.uncovered == 0 and (self.is_of_run or not (self.unstable or self._is_cut))
         return (is_whole and not self.altered and not self.lacks) and all(
             each.different == each.unknown == 0 and each.checksums_agree for each in self.partitions
         )
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the log begins inside the span by time, because its first records were deleted."""
+        return any(note.code == EXPIRED for note in self.told)
 
     @property
     def expected(self) -> int:
@@ -104,6 +110,8 @@ class Verification:
             text += f", {len(self.altered):,} columns altered since"
         if self.uncovered:
             text += f", {self.uncovered:,} offsets not replayed yet, or not read back"
+        if self._is_cut:
+            text += "; NOT the whole span: the log begins inside it (expired)"
         return text + unstable_text(self.unstable) + extra_fields_text(self.extra_fields)
 
     def _word(self) -> str:
@@ -147,7 +155,9 @@ class Verification:
 
     def after(self, plan: Plan, target: Target, *, is_of_run: bool) -> "Verification":
         """Return it with what planning could not read of the span, and what the target may hide."""
-        told = tuple(each for each in plan.notes if each.code in (OPEN_TRANSACTION, NO_RECORDS))
+        # A run has planned what the log had then, and its plan said so.
+        matters = (OPEN_TRANSACTION, NO_RECORDS, *(() if is_of_run else (EXPIRED,)))
+        told = tuple(each for each in plan.notes if each.code in matters)
         policed: Sequence[str] = ()
         if isinstance(target, DescribesTables):
             policed = target.table_facts(sorted(plan.source.topics)).policed
