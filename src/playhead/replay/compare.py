@@ -3,10 +3,12 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import not_
 
+from playhead.absence import Blank, absent_between, total
 from playhead.errors import Refused, UsageError
 from playhead.ledger import Entry
 from playhead.plan import Plan
@@ -24,7 +26,7 @@ from playhead.replay.verify import (
     findings_of,
     slots_of,
 )
-from playhead.source import Reader, Source, TopicPartition
+from playhead.source import LazyExplainer, Reader, Source, TopicPartition
 from playhead.target import Difference
 from playhead.task.slicer import Filter
 
@@ -51,6 +53,40 @@ class _Sum:
         return f"{self.total:0{2 * _BYTES}x}"
 
 
+@dataclass(slots=True)
+class _Side:
+    """Reads the records of a span, and looks up why other offsets gave none: a record may have been lost there."""
+
+    filter_: Filter
+    reader: Reader
+    explainer: LazyExplainer
+    unexplained: int = 0
+
+    @classmethod
+    @contextmanager
+    def opened(cls, source: Source, filter_: Filter) -> Iterator["_Side"]:
+        with source.open() as reader, closing(LazyExplainer(source)) as explainer:
+            yield cls(filter_, reader, explainer)
+
+    def read(self, slice_: Slice) -> Iterator[Records]:
+        for piece in slice_.pieces(_AT_ONCE):
+            yield from self._read(piece)
+
+    def _read(self, piece: Slice) -> Iterator[Records]:
+        reached, blanks = piece.from_offset, list[Blank]()
+        for records in self.reader.read(piece):
+            if records.offsets:
+                blanks += absent_between(reached, records.offsets)
+                reached = records.offsets[-1] + 1
+            verdicts = self.filter_.verdicts(records)
+            if verdicts is None:
+                yield records
+            else:
+                yield records.pick([*compress(range(len(records)), map(not_, verdicts))])
+        blanks += [(reached, piece.to_offset)] if reached < piece.to_offset else []
+        self.unexplained += total(self.explainer.explain(piece.place, blanks).unexplained)
+
+
 # --- tables: the target itself compares the rows
 
 
@@ -71,19 +107,20 @@ def against_archive(plan: Plan, source: Source, archive: Source) -> Verification
     filter_ = Filter(plan.from_ms, plan.to_ms)
     pairs: dict[TopicPartition, _Pair] = {}
     held = archive.bounds()
-    with expecting(source, plan.source).open() as reader, archive.open() as other:
+    opened = _Side.opened(expecting(source, plan.source), filter_)
+    with opened as side, _Side.opened(archive, filter_) as other:
         for each in plan.partitions:
             found = pairs.setdefault(each.place, _Pair())
             for piece in slice_.pieces(_AT_ONCE) if (slice_ := each.slice()) else ():
                 found.compare(
-                    _by_offset(reader, filter_, piece),
-                    _by_offset(other, filter_, _within(piece, held)),
+                    _by_offset(side, piece),
+                    _by_offset(other, _within(piece, held)),
                     piece,
                 )
     checks = tuple(found.check(place) for place, found in pairs.items())
     differences = [each for found in pairs.values() for each in found.differences]
     shown = [_as_document(each) for each in differences[:MOST_DIFFERENCES]]
-    return Verification(plan.replay_id, checks, tuple(shown), 0)
+    return Verification(plan.replay_id, checks, tuple(shown), side.unexplained)
 
 
 @dataclass(slots=True)
@@ -121,12 +158,10 @@ class _Pair:
         return PartitionCheck(*place, 1, *counts, agree, self.same)
 
 
-def _by_offset(reader: Reader, filter_: Filter, slice_: Slice | None) -> dict[int, Record]:
+def _by_offset(side: _Side, slice_: Slice | None) -> dict[int, Record]:
     if slice_ is None:
         return {}
-    return {
-        record.offset: record for records in _inside(reader, filter_, slice_) for record in records
-    }
+    return {record.offset: record for records in side.read(slice_) for record in records}
 
 
 def _within(slice_: Slice, held: Mapping[TopicPartition, object]) -> Slice | None:
@@ -164,13 +199,13 @@ def against_topics(
             hint="verify the run instead: playhead verify ID",
         )
     filter_ = Filter(plan.from_ms, plan.to_ms)
-    expected = _summed(expecting(source, plan.source), plan.slices(), filter_)
-    found = _summed(copies, _from_instant(copies, plan.from_ms), filter_)
+    expected, unread = _summed(expecting(source, plan.source), plan.slices(), filter_)
+    found, of_copies = _summed(copies, _from_instant(copies, plan.from_ms), filter_)
     checks = [
         _check_topic(topic, expected.get(topic, _Sum()), found.get(name, _Sum()))
         for topic, name in sorted(names.items())
     ]
-    return Verification(plan.replay_id, tuple(checks), (), 0)
+    return Verification(plan.replay_id, tuple(checks), (), unread + of_copies)
 
 
 def _is_part(plan: Plan) -> bool:
@@ -188,24 +223,18 @@ def _from_instant(source: Source, from_ms: int | None) -> list[Slice]:
     return [Slice(*place, start, end) for place, start, end in spans if start < end]
 
 
-def _summed(source: Source, slices: Sequence[Slice], filter_: Filter) -> dict[str, _Sum]:
+def _summed(
+    source: Source, slices: Sequence[Slice], filter_: Filter
+) -> tuple[dict[str, _Sum], int]:
+    """Return the sums of each topic, and how many offsets gave no record without a reason."""
     sums: dict[str, _Sum] = {}
-    with source.open() as reader:
+    with _Side.opened(source, filter_) as side:
         for work in partition_works(slices):
             for slice_ in work:
                 sum_ = sums.setdefault(slice_.topic, _Sum())
-                for records in _inside(reader, filter_, slice_):
+                for records in side.read(slice_):
                     sum_.add(records)
-    return sums
-
-
-def _inside(reader: Reader, filter_: Filter, slice_: Slice) -> Iterator[Records]:
-    for records in reader.read(slice_):
-        verdicts = filter_.verdicts(records)
-        if verdicts is None:
-            yield records
-        else:
-            yield records.pick([*compress(range(len(records)), map(not_, verdicts))])
+        return sums, side.unexplained
 
 
 def _check_topic(topic: str, expected: _Sum, found: _Sum) -> PartitionCheck:
