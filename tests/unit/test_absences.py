@@ -293,13 +293,17 @@ def test_a_proof_that_lacks_a_reason_does_not_add_up():
 def test_a_round_asks_as_a_run_does():
     let_go()
     source, target = Grave(LOG, bounds=BOUNDS), ListTarget()
+    outcomes = []
     for first, end in ((0, 7), (7, 12)):
         read = source.read(Slice(*PLACE, first, end))
-        write(
-            Round("p", "run", target, (Slice(*PLACE, first, end),), source=source),
-            ((each, None) for each in read),
-        )
+        outcomes += [
+            write(
+                Round("p", "run", target, (Slice(*PLACE, first, end),), source=source),
+                ((each, None) for each in read),
+            )
+        ]
     let_go()
+    assert [each.unexplained for outcome in outcomes for each in outcome.written] == [2, 2]
     [entry] = target.entries("p")
     assert entry.absences == {"a reason": 5}
     assert entry.unexplained_at == ((3, 5), (10, 12))

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from playhead.ledger import Entry
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
 from playhead.live.progress import LedgerWentBack, PipelineProgress, still_lost
+from playhead.live.round_loop import Rounds
 from playhead.live.start_offsets import (
     BeyondTheEnd,
     Expired,
@@ -224,6 +226,17 @@ def test_what_is_due_is_what_lies_between_its_place_and_the_rounds_end():
     assert (standing.records, standing.lost_offsets) == (3, 4)
     assert standing.lag({PLACE: Bounds(0, 10, 12), OTHER: Bounds(0, 2, 2)}) == 2
     assert json.loads(json.dumps(standing.as_document()))["lost"] == ["laps:0:6-8", "laps:1:0-2"]
+
+
+def test_offsets_that_gave_no_record_without_a_reason_are_said():
+    said: list[str] = []
+    ground = SimpleNamespace(standing=PipelineProgress({PLACE: 3}), say=said.append)
+    rounds = Rounds(ground, SimpleNamespace())  # type: ignore[arg-type]
+    whole = RoundWritten(*PLACE, 3, 6, 3, 3, 5)
+    rounds._noted([Outcome(written=[whole, RoundWritten(*PLACE, 6, 9, 1, 1, 5, unexplained=2)])])
+    assert said == [
+        "laps:0: 2 of the offsets 6-9 gave no record for an unknown reason; records may have been lost in the log"
+    ]
 
 
 def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING
@@ -173,6 +174,7 @@ class Rounds:
 
     def _noted(self, outcomes: Sequence[Outcome]) -> str | None:
         self._standing.note(outcomes)
+        self._say_unexplained(outcomes)
         away = next((each.away for each in outcomes if each.away is not None), None)
         self._writer_id = outcomes[0].writer_id if len(outcomes) == 1 and away is None else None
         if any(each.is_new for each in outcomes) and not self._is_first and away is None:
@@ -180,6 +182,15 @@ class Rounds:
             self._ground.hold.renew()
         self._is_first = False
         return away
+
+    def _say_unexplained(self, outcomes: Sequence[Outcome]) -> None:
+        for each in chain.from_iterable(outcome.written for outcome in outcomes):
+            if each.unexplained:
+                self._ground.say(
+                    f"{each.topic}:{each.partition}: {each.unexplained:,} of the offsets "
+                    f"{each.from_offset}-{each.to_offset} gave no record for an unknown reason; "
+                    "records may have been lost in the log"
+                )
 
     def _went_well(self) -> None:
         standing, say = self._standing, self._ground.say

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from playhead.absence import total
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused, WriteDeadLetters
 from playhead.decoding import Decoder, Decoding, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
@@ -67,6 +68,8 @@ class RoundWritten:
     kept: int
     """The records that passed the transform: written or dead letters."""
     last_ms: int | None
+    unexplained: int = 0
+    """The offsets that gave no record for an unknown reason: records may have been lost there."""
 
     @property
     def place(self) -> TopicPartition:
@@ -273,7 +276,10 @@ class _Part:
     def _note(self, account: Account) -> None:
         slice_, kept = account.slice, account.read - account.filtered
         place = slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset
-        self._outcome.written.append(RoundWritten(*place, account.read, kept, account.last_ms))
+        unexplained = total(account.explained.unexplained)
+        self._outcome.written.append(
+            RoundWritten(*place, account.read, kept, account.last_ms, unexplained)
+        )
 
 
 def _from(runs_read: Iterable[ReadRun], first: int) -> Iterator[ReadRun]:
