@@ -3,8 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -212,6 +213,7 @@ class Plan:
             tuple(document["samples"]),
         )
         need_kinds(plan, "plan")
+        _need_apart(plan.slices())
         return plan
 
     @classmethod
@@ -235,6 +237,13 @@ class Plan:
                 f"{where} is not a plan: {reason}",
                 hint="`playhead replay … --plan FILE` writes one",
             ) from exc
+
+
+def _need_apart(slices: Sequence[Slice]) -> None:
+    """Refuse a plan that has an offset twice: no proof of it would add up."""
+    for first, second in pairwise(sorted(slices, key=lambda each: (*each.place, each.from_offset))):
+        if first.place == second.place and first.to_offset > second.from_offset:
+            raise ValueError(f"{first} and {second} overlap")
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -199,6 +199,23 @@ def test_a_plan_reads_no_topic_that_its_source_does_not_name(source: str, topic:
         api.planned(plan, configure({"bootstrap_servers": "127.0.0.1:1"}))
 
 
+def test_a_plan_without_a_topic_is_refused() -> None:
+    asked = request(source="kafka:laps", target="json:copy")
+    plan = plan_of(partition_plan(0, 5, topic="laps"), request=asked)
+    without = replace(plan, source=replace(plan.source, topics={}))
+    with pytest.raises(UsageError, match="names no topic of its source"):
+        api.planned(without, configure({"bootstrap_servers": "127.0.0.1:1"}))
+
+
+@pytest.mark.parametrize("second", [(0, 5), (2, 3), (4, 9)])
+def test_a_plan_that_has_an_offset_twice_is_refused(second: tuple[int, int]) -> None:
+    text = plan_of(partition_plan(0, 5), partition_plan(*second)).as_json()
+    with pytest.raises(UsageError, match="overlap"):
+        Plan.from_file(text, where="a file")
+    apart = plan_of(partition_plan(5, 9), partition_plan(0, 5), partition_plan(3, 3))
+    assert Plan.from_file(apart.as_json(), where="a file") == apart
+
+
 def test_a_reader_reads_no_topic_of_others() -> None:
     """The slices of a verification come from the ledger, and not from the plan."""
     source = KafkaSource(KafkaConnection("127.0.0.1:1"), topics=("laps",))

@@ -57,7 +57,7 @@ plans = st.builds(
     made_at_ms=numbers,
     from_ms=st.none() | numbers,
     to_ms=st.none() | numbers,
-    partitions=st.lists(partitions(), max_size=3).map(tuple),
+    partitions=st.lists(partitions(), max_size=3, unique_by=lambda each: each.place).map(tuple),
     source=st.builds(SourceFacts, words, topics, notes),
     target=st.builds(
         Inspection, words, notes, st.lists(words, max_size=2).map(tuple),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import BAD_PATTERN, check_pattern
-from playhead.errors import BadValue, Refused
+from playhead.errors import BadValue, Refused, UsageError
 from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.admin.log_dirs import sizes_at_leaders
@@ -156,6 +156,8 @@ class KafkaSource:
 
     def pinned(self, facts: SourceFacts, /) -> "KafkaSource":
         """Return the source with these topics only, bound to their ids."""
+        if not facts.topics:  # Another user may have written the plan.
+            raise UsageError("the plan names no topic of its source", hint="make a new plan")
         for name in facts.topics:
             if not self._names(name):
                 raise OtherTopic(name, named=self.pattern or ",".join(self.topics))
