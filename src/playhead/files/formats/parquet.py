@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from playhead.account import Account
 from playhead.files.codec import EARLIEST_MS, LATEST_MS, NO_TIME_MS, Group, sayable
 from playhead.files.file_names import Format
+from playhead.files.formats import parquet_footer
 from playhead.files.formats.parquet_pages import sizes_of
 from playhead.files.stores.store import Piece
 from playhead.files.typed_columns import Columns, fields_of, filled
@@ -93,6 +94,7 @@ class ParquetCodec:
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
         try:
+            parquet_footer.check(data)
             repeated = _repeated(data, pq.read_metadata(pa.BufferReader(data)), slice_)
             with pq.ParquetFile(pa.BufferReader(data), read_dictionary=repeated) as file:
                 _refuse_types(file.schema_arrow)

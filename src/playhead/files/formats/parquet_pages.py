@@ -10,7 +10,7 @@ _VALUES: Final = 1
 _BINARY, _STRUCT = 8, 12
 _SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
 _NUMBERS: Final = (4, 5, 6)
-_NAMES: Final = 1 << 15
+NAMES: Final = 1 << 15
 _DEEPEST: Final = 4
 _LONGEST_NUMBER: Final = 10
 _Fields = Mapping[int, "int | _Fields"]
@@ -43,11 +43,35 @@ def sizes_of(data: bytes, start: int, end: int) -> tuple[int, int]:
     return size, values
 
 
-class _Header:
-    """Reads one header; it has numbers, texts and structs, and no lists."""
+class Compact:
+    """Reads numbers of Thrift's compact protocol."""
 
     def __init__(self, data: bytes, at: int, end: int) -> None:
         self._data, self.at, self._end = data, at, end
+
+    def _signed(self) -> int:
+        number = self._number()
+        return (number >> 1) ^ -(number & 1)
+
+    def _number(self) -> int:
+        number = 0
+        for each in range(_LONGEST_NUMBER):
+            byte = self._byte()
+            number |= (byte & 127) << 7 * each
+            if byte < 128:
+                return number
+        raise ValueError("a number in it is too long")
+
+    def _byte(self) -> int:
+        if not 0 <= self.at < self._end:
+            raise ValueError("its footer, or the header of a page, is cut off")
+        byte = self._data[self.at]
+        self.at += 1
+        return byte
+
+
+class _Header(Compact):
+    """Reads one header; it has numbers, texts and structs, and no lists."""
 
     def struct(self, depth: int = 0) -> _Fields:
         if depth > _DEEPEST:
@@ -58,7 +82,7 @@ class _Header:
             kind = said & 15
             name = name + (said >> 4) if said >> 4 else self._signed()
             # The reader of Parquet takes the field whose type it expects, and only 16 bits of its number.
-            if name in fields or not 0 < name < _NAMES:
+            if name in fields or not 0 < name < NAMES:
                 raise ValueError(
                     f"the header of a page has the field {name} twice, or no such field"
                 )
@@ -74,23 +98,3 @@ class _Header:
             else:
                 raise ValueError(f"the header of a page has a field of the type {kind}")
         return fields
-
-    def _signed(self) -> int:
-        number = self._number()
-        return (number >> 1) ^ -(number & 1)
-
-    def _number(self) -> int:
-        number = 0
-        for each in range(_LONGEST_NUMBER):
-            byte = self._byte()
-            number |= (byte & 127) << 7 * each
-            if byte < 128:
-                return number
-        raise ValueError("the header of a page has a number that is too long")
-
-    def _byte(self) -> int:
-        if not 0 <= self.at < self._end:
-            raise ValueError("the header of a page is cut off")
-        byte = self._data[self.at]
-        self.at += 1
-        return byte
