@@ -77,7 +77,6 @@ ALLOWED_TEXT = {
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "an error of Kafka's",
     "batch.size": "a setting of librdkafka's",
     "combine_chunks": "Arrow's method",
-    "ColumnChunkMetaData": "Arrow's class",
     "PG_DIAG_MESSAGE_PRIMARY": "what PostgreSQL calls an error's sentence",
     "PG_DIAG_MESSAGE_DETAIL": "what PostgreSQL calls an error's second sentence",
     "pg_input_is_valid": "PostgreSQL's function",

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 
 from playhead.files.formats import parquet_footer
@@ -13,10 +14,12 @@ from playhead.record import Slice
 from tests.unit.test_files_damage import bytes_of, table_with
 from tests.unit.test_parquet_pages import zigzag
 
-_PLACE = b"\x26" + zigzag(4)  # where the column is, the only field that a column must have
-_EMPTY = _PLACE + b"\x00"
+_PLACE = b"\x26" + zigzag(4)  # where the column is
 _ABOUT = b"\x1c\x15\x04\x19\x15\x00\x19\x18\x06offset\x15\x00\x16\x02\x16\x14\x16\x14\x26\x08\x00"
+_EMPTY = _PLACE + _ABOUT + b"\x00"
 _ENCRYPTED = _PLACE + _ABOUT + b"\x5c\x2c\x19\x18\x06offset\x00\x00\x00"
+# Sizes of levels that the schema does not have: the library ends the process when it is asked for the column.
+_WITH_LEVELS = _PLACE + _ABOUT[:-1] + b"\x7c\x29\x26\x02\x02\x00\x00\x00"
 _ENCRYPTED_WHOLE = _PLACE + _ABOUT + b"\x68\x01x\x00"
 
 
@@ -52,7 +55,7 @@ def file(groups: Sequence[bytes], leaves: int = 1) -> bytes:
         (file([group([])]), "other columns than its schema"),
         (file([group([_ENCRYPTED])]), "encrypted columns"),
         (file([group([_ENCRYPTED_WHOLE])]), "encrypted columns"),
-        (file([group([_EMPTY] * 1_000)] * 300, leaves=1_000), "more than 200,000 columns"),
+        (file([group([_EMPTY] * 1_000)] * 110, leaves=1_000), "more than 100,000 columns"),
         (file([b"\x19" + listed([_EMPTY]) + b"\x09\x02" + listed([_EMPTY] * 2) + b"\x00"]), "twice"),
         # A number of 65,537, which the reader takes for 1.
         (file([b"\x09\x82\x80\x08" + listed([_EMPTY] * 2) + b"\x00"]), "no such field"),
@@ -70,12 +73,27 @@ def test_a_footer_of_poison_is_refused(poison: bytes, says: str) -> None:
 def test_a_footer_that_is_nested_deeply_is_refused() -> None:
     deep = b"\x9c" + b"\x1c" * 100
     with pytest.raises(ValueError, match="nested too deeply"):
-        parquet_footer.check(b"PAR1" + deep + struct.pack("<I", len(deep)) + b"PAR1")
+        parquet_footer.read(b"PAR1" + deep + struct.pack("<I", len(deep)) + b"PAR1")
+
+
+def test_levels_of_another_schema_end_in_an_error() -> None:
+    with pytest.raises((ValueError, KeyError)):
+        list(ParquetCodec().decode(file([group([_WITH_LEVELS])]), Slice("t", 0, 0, 1)))
+
+
+def test_a_column_has_the_name_by_which_the_library_reads_it() -> None:
+    """The path beside its sizes is not read, and would hide them."""
+    data = bytes_of(table_with(value=pa.array([b"x" * 5_000])), store_schema=False)
+    assert data.count(b"\x19\x18\x05value") == 1
+    hidden = data.replace(b"\x19\x18\x05value", b"\x19\x18\x05other")
+    paths = [each.path for each in parquet_footer.read(hidden).columns]
+    assert paths == [each.path for each in parquet_footer.read(data).columns]
+    assert "value" in paths
 
 
 @pytest.mark.parametrize("stores_schema", [True, False])
 def test_footers_of_ours_are_taken(stores_schema: bool) -> None:
-    parquet_footer.check(bytes_of(table_with(), store_schema=stores_schema))
+    parquet_footer.read(bytes_of(table_with(), store_schema=stores_schema))
 
 
 def test_damage_gets_no_more_than_an_error() -> None:
@@ -86,4 +104,4 @@ def test_damage_gets_no_more_than_an_error() -> None:
         for _ in range(3):
             bad[seeded.randrange(start, len(bad) - 8)] = seeded.randrange(256)
         with suppress(ValueError):
-            parquet_footer.check(bytes(bad))
+            parquet_footer.read(bytes(bad))

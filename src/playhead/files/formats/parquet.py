@@ -94,8 +94,7 @@ class ParquetCodec:
 
     def decode(self, data: bytes, slice_: Slice, /) -> Iterator[Records]:
         try:
-            parquet_footer.check(data)
-            repeated = _repeated(data, pq.read_metadata(pa.BufferReader(data)), slice_)
+            repeated = _repeated(data, parquet_footer.read(data), slice_)
             with pq.ParquetFile(pa.BufferReader(data), read_dictionary=repeated) as file:
                 _refuse_types(file.schema_arrow)
                 for index in range(file.num_row_groups):
@@ -138,37 +137,34 @@ def _header_column(headers: list[Headers]) -> pa.Array:
     return pa.ListArray.from_arrays(starts, pairs, type=_HEADERS)
 
 
-def _repeated(data: bytes, metadata: pq.FileMetaData, slice_: Slice) -> list[str]:
+def _repeated(data: bytes, footer: parquet_footer.Footer, slice_: Slice) -> list[str]:
     """Return the columns with a dictionary of texts or bytes; raise ValueError for more than a slice."""
-    if metadata.num_rows > slice_.to_offset - slice_.from_offset:
-        raise ValueError(f"it has {metadata.num_rows:,} records, more than offsets")
+    if footer.rows > slice_.to_offset - slice_.from_offset:
+        raise ValueError(f"it has {footer.rows:,} records, more than offsets")
     size, repeated = 0, set()
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for piece in map(group.column, range(group.num_columns)):
-            name, encodings = piece.path_in_schema, {*piece.encodings}
-            if name.partition(".")[0] not in _RESTORED:
-                continue
-            size += piece.total_uncompressed_size + _BYTES_OF_A_VALUE * piece.num_values
-            _refuse_lies(data, piece)
-            if piece.physical_type != "BYTE_ARRAY":
-                continue
-            if others := encodings - _ENCODINGS:
-                raise ValueError(f"its column {name} is encoded by {', '.join(sorted(others))}")
-            if encodings & _DICTIONARIES:
-                repeated.add(name)
+    for column in footer.columns:
+        if column.path.partition(".")[0] not in _RESTORED:
+            continue
+        size += column.unfolded + _BYTES_OF_A_VALUE * column.values
+        _refuse_lies(data, column)
+        if not column.is_of_bytes:
+            continue
+        if others := column.encodings - _ENCODINGS:
+            raise ValueError(f"its column {column.path} is encoded by {', '.join(sorted(others))}")
+        if column.encodings & _DICTIONARIES:
+            repeated.add(column.path)
     _refuse_size(size)
     return sorted(repeated)
 
 
-def _refuse_lies(data: bytes, piece: pq.ColumnChunkMetaData) -> None:
+def _refuse_lies(data: bytes, column: parquet_footer.Column) -> None:
     """Raise ValueError for pages that have more than the footer says, by which their size is judged."""
-    at, dictionary = piece.data_page_offset, piece.dictionary_page_offset
-    start = dictionary if dictionary is not None and 0 < dictionary < at else at
-    unfolded, values = sizes_of(data, start, min(start + piece.total_compressed_size, len(data)))
-    if unfolded > piece.total_uncompressed_size or values > piece.num_values:
+    end = min(column.start + column.packed, len(data))
+    unfolded, values = sizes_of(data, column.start, end)
+    if unfolded > column.unfolded or values > column.values:
         raise ValueError(
-            f"the pages of its column {piece.path_in_schema} have {unfolded:,} bytes and {values:,} values, "
-            f"and the footer says {piece.total_uncompressed_size:,} and {piece.num_values:,}"
+            f"the pages of its column {column.path} have {unfolded:,} bytes and {values:,} values, "
+            f"and the footer says {column.unfolded:,} and {column.values:,}"
         )
 
 
