@@ -12,7 +12,7 @@ from typing import Final
 # Controls except tab and LF, direction marks, invisible characters, lone surrogates. The joiners
 # U+200C and U+200D stay: scripts and emoji need them.
 _UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _UNSAFE_IN_JSON: Final = re.compile(rf"{_UNSAFE.pattern[:-1]}\t]")

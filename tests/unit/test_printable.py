@@ -270,3 +270,9 @@ def test_nothing_is_said_beside_the_one_place():
                 assert "printable import" in path.read_text(encoding="utf-8")
     beside.pop("cli/app.py", None)  # it points the closed stdout at nothing
     assert beside.keys() == BESIDE.keys()
+
+
+@pytest.mark.parametrize("sign", "\u00ad\u180e\u3164\uffa0\u200b\u2060\ufeff")
+def test_a_sign_that_cannot_be_seen_is_shown(sign: str) -> None:
+    """Two names that differ only by it would look the same."""
+    assert one_line(f"orders{sign}") == f"orders\\{ascii(sign)[2:-1]}"
