@@ -129,3 +129,20 @@ def test_the_sum_of_the_pairs_comes_out() -> None:
     assert (found.waiting, found.lost) == (2, 7)
     assert found.as_document()["lost"] == 7
     assert "7 of 20 pairs" in str(NotAllCaptured(found, reason=None))
+
+
+@pytest.mark.parametrize(
+    ("dropped", "reason", "why", "has_hint"),
+    [
+        (0, None, "1 of 20 pairs are missing in the snapshot: 1 were unreadable", False),
+        (4, None, "they arrived faster than they could be written; 1 were unreadable", True),
+        (4, "disk full", "disk full; 1 were unreadable", False),
+    ],
+)
+def test_pairs_that_could_not_be_parsed_did_not_arrive_too_fast(
+    dropped: int, reason: str | None, why: str, has_hint: bool
+) -> None:
+    found = counts(pairs=20, dropped=dropped, unreadable=1, written=19 - dropped)
+    told = NotAllCaptured(found, reason=reason)
+    assert str(told).endswith(why)
+    assert bool(told.hint) == has_hint

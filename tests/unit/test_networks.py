@@ -84,7 +84,13 @@ def test_nobody_is_let_in_by_leaving_the_list_out():
         ["::/1", "8000::/2", "c000::/2", "10.0.0.0/8"],
         ["2000::/3"],
         ["::ffff:0:0/96"],
-        ["2001::/16", "2002:8000::/17"],
+        ["2001::/16", "2600::/17"],
+        # Addresses that stand for IPv4 addresses.
+        ["64:ff9b::/96"],
+        ["64:ff9b::800:0/103"],
+        ["2002::/16"],
+        ["2002:800::/23"],
+        ["2002:800::/24", "9.0.0.0/8"],
     ],
 )
 def test_strangers_are_not_a_list_of_who_may_come(texts):
@@ -97,6 +103,7 @@ def test_strangers_are_not_a_list_of_who_may_come(texts):
     [
         ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"],
         ["17.0.0.0/8", "100.64.0.0/10", "2001::/16"],
+        ["64:ff9b::800:0/104", "2002:800::/24", "2002:c000:204:1::/64"],
     ],
 )
 def test_private_networks_and_one_organisations_are_a_list(texts):

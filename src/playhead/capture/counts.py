@@ -74,12 +74,15 @@ class NotAllCaptured(PlayheadError):
 
     def __init__(self, counts: Counts, *, reason: str | None) -> None:
         self.counts, self.reason = counts, reason
+        was_slow = reason is None and counts.lost > counts.unreadable
+        why = [reason] if reason else []
+        why += ["they arrived faster than they could be written"] if was_slow else []
+        why += [f"{counts.unreadable:,} were unreadable"] if counts.unreadable else []
         super().__init__(
-            f"{counts.lost:,} of {counts.pairs:,} pairs are missing in the snapshot"
-            + (f": {reason}" if reason else ": they arrived faster than they could be written"),
-            hint=None
-            if reason
-            else "add --on-slow block to slow the clients instead, or raise --max-memory",
+            f"{counts.lost:,} of {counts.pairs:,} pairs are missing in the snapshot: {'; '.join(why)}",
+            hint="add --on-slow block to slow the clients instead, or raise --max-memory"
+            if was_slow
+            else None,
         )
 
 

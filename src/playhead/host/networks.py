@@ -14,6 +14,11 @@ _MOST_PUBLIC: Final = {4: 1 << 24, 6: 1 << 112}
 
 _MAPPED_BITS: Final = 96
 """How many bits of an IPv6 address are before the IPv4 address in it."""
+_OF_IPV4: Final = (
+    (ipaddress.IPv6Network("64:ff9b::/96"), 96),  # translated at the edge of a network (NAT64)
+    (ipaddress.IPv6Network("2002::/16"), 16),  # through a tunnel (6to4)
+)
+"""IPv6 networks whose addresses stand for IPv4 addresses, and how many bits are before these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Networks:
         return any(self._public(version) > most for version, most in _MOST_PUBLIC.items())
 
     def _public(self, version: int) -> int:
-        named: list[Any] = [each for each in self.allowed if each.version == version]
+        meant = map(_as_meant, self.allowed)
+        named: list[Any] = [each for each in meant if each.version == version]
         merged = ipaddress.collapse_addresses(named)
         return sum(each.num_addresses for each in merged if each.is_global)
 
@@ -58,6 +64,16 @@ def _as_seen(network: Network) -> Network:
     if mapped is None or network.prefixlen < _MAPPED_BITS:
         return network
     return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
+
+
+def _as_meant(network: Network) -> Network:
+    """Return the IPv4 network whose hosts come with these IPv6 addresses."""
+    if isinstance(network, ipaddress.IPv6Network):
+        for way, before in _OF_IPV4:
+            if network.subnet_of(way):
+                part = int(network.network_address) >> (96 - before) & 0xFFFFFFFF
+                return ipaddress.IPv4Network((part, min(network.prefixlen - before, 32)))
+    return network
 
 
 @lru_cache(maxsize=4_096)

@@ -1,8 +1,10 @@
 """The common steps of commands that run a replay: show, ask, run, handle Ctrl-C, prove."""
 
 import json
+import os
 import shutil
 import signal
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,12 +136,15 @@ def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[
 
 
 def load_plan(file: Path) -> Plan:
-    if not file.is_file():
-        raise UsageError(f"{file} is not a plan: it is not a regular file")
-    if (size := file.stat().st_size) > _MOST_OF_A_PLAN:
-        raise UsageError(f"{file} is not a plan: it has {size:,} bytes")
     try:
-        text = file.read_text(encoding="utf-8")
+        # Another user may put a pipe into its place, which would wait for a writer.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            found = os.fstat(opened.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise UsageError(f"{file} is not a plan: it is not a regular file")
+            if found.st_size > _MOST_OF_A_PLAN:
+                raise UsageError(f"{file} is not a plan: it has {found.st_size:,} bytes")
+            text = opened.read(found.st_size).decode()
     except OSError as exc:
         raise UsageError(f"cannot read the plan {file}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
