@@ -148,14 +148,15 @@ def test_spark_serves_no_file_of_its_user(spark: "SparkSession", tmp_path: Path)
 
 
 def test_a_port_that_cannot_be_closed_ends_the_start_but_for_the_users_own_spark(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(closed_ports, "_SERVER_OF_DRIVER", "no field of this Spark")
+    said: list[str] = []
     with pytest.raises(Py4JError):
-        session._close_ports(spark)
+        closed_ports.close_or_say(spark.sparkContext, said.append)
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    session._close_ports(spark)
-    assert "the ports of the driver stay open" in capsys.readouterr().err
+    closed_ports.close_or_say(spark.sparkContext, said.append)
+    assert "the ports of the driver stay open" in said[0]
 
 
 def test_no_door_gives_a_stranger_anything(spark: "SparkSession", doors: dict[int, str]) -> None:

@@ -1,5 +1,7 @@
 """Closes the ports of Spark that no task needs, and the files that it serves without its secret."""
 
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +15,20 @@ _SERVED = "/artifacts"
 _NO_FOLDER = "/dev/null"
 _SERVER_OF_DRIVER = "server"
 _SERVER_OF_BLOCKS = "org$apache$spark$network$netty$NettyBlockTransferService$$server"
+
+
+def close_or_say(context: "SparkContext", warn: Callable[[str], None]) -> None:
+    """Close them; a Spark that the user brought may be another version, whose ports stay open."""
+    from py4j.protocol import Py4JError
+
+    try:
+        close(context)
+    except Py4JError:
+        if not os.environ.get("SPARK_HOME"):
+            raise
+        warn(
+            "the ports of the driver stay open, because the Spark of SPARK_HOME is another version"
+        )
 
 
 def close(context: "SparkContext") -> None:

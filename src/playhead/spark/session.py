@@ -340,21 +340,8 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
         builder = builder.config(key, value)
     with process_habits.kept_away():
         spark = builder.getOrCreate()
-        _close_ports(spark)
+        closed_ports.close_or_say(spark.sparkContext, _warn)
     return spark
-
-
-def _close_ports(spark: "SparkSession") -> None:
-    from py4j.protocol import Py4JError
-
-    try:
-        closed_ports.close(spark.sparkContext)
-    except Py4JError:
-        if not os.environ.get("SPARK_HOME"):
-            raise
-        _warn(
-            "the ports of the driver stay open, because the Spark of SPARK_HOME is another version"
-        )
 
 
 def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":

@@ -138,7 +138,7 @@ def stopping(run: Run, journal: Journal, replay_id: str, told: str) -> Iterator[
 def load_plan(file: Path) -> Plan:
     try:
         # Another user may put a pipe into its place, which would wait for a writer.
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise UsageError(f"{file} is not a plan: it is not a regular file")
