@@ -1,7 +1,7 @@
 """Finds the offsets of a span that a target lacks: by its offsets, its rows, or its ledger."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from playhead.endpoint import system_of
@@ -14,7 +14,7 @@ from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring
 from playhead.replay.begun_replays import NotBegun
-from playhead.replay.guards import refuse_lost_rows, said_of_lost
+from playhead.replay.guards import KeepsCopies, lost_copies, refuse_lost_rows, said_of_lost
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
 from playhead.request import Request
 from playhead.source import SourceFacts, TopicPartition
@@ -22,7 +22,7 @@ from playhead.target import Archives, Inventory, KeepsFiles, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 BY = ("offsets", "key", "ledger")
-_MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED = 1_000, 20
+_MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED, _MOST_REASONS = 1_000, 20, 3
 
 
 class OtherLedger(Refused):
@@ -132,6 +132,13 @@ def by_ledger(
     lost = ends.target.lost_files(entries) if isinstance(ends.target, KeepsFiles) else {}
     notes += [_lost([lost[each] for each in sorted(lost)])] if lost else []
     there = [entry.slice for entry in entries if entry.slice not in lost]
+    if isinstance(ends.target, KeepsCopies):
+        there = []
+        for replay_id, found in theirs.items():
+            gone = lost_copies(ends.target, found)
+            notes += [_gone(replay_id, gone)] if gone else []
+            # What one replay has lost, another may have written again.
+            there += remaining([entry.slice for entry in found], [*gone])
     return MissingOffsets(remaining(spans, there), by, notes=notes)
 
 
@@ -193,6 +200,14 @@ def _old(replay_id: str) -> Note:
 
 def _lost(found: Sequence[str]) -> Note:
     return Note("lost-files", f"{said_of_lost(found)}; their offsets are counted as missing")
+
+
+def _gone(replay_id: str, gone: Mapping[Slice, str]) -> Note:
+    reasons = [*dict.fromkeys(gone[each] for each in sorted(gone))]
+    text = (
+        f"copies of {sum(map(len, gone)):,} offsets of {replay_id} are gone, and count as missing"
+    )
+    return Note("lost-copies", f"{text}: {'; '.join(reasons[:_MOST_REASONS])}")
 
 
 def _left(replay_id: str, differences: Sequence[str]) -> Note:

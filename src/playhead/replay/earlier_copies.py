@@ -10,6 +10,7 @@ from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
+from playhead.replay.guards import lost_copies
 from playhead.target import CommonLedger, Inventory, Target
 from playhead.terms import Terms, differing_ends
 
@@ -118,7 +119,7 @@ def _copies(
     places = {} if plan.request.redrive else target.whereto(now.topics)
     now = Terms("", now.source, now.topics, now.target, {}, places=places)
     copies = [
-        _copy(replay_id, terms, entries, planned)
+        _copy(replay_id, terms, _still_there(target, entries, planned), planned)
         for replay_id, (terms, entries) in known.items()
         if _goes_there(terms, now) and _may_share_times(terms, plan)
     ]
@@ -132,10 +133,21 @@ def said_of(copies: Sequence[EarlierCopy]) -> str:
     return "; ".join(map(str, copies[:_MOST_SAID])) + more
 
 
+def _still_there(target: Target, entries: Sequence[Entry], planned: Sequence[Slice]) -> list[Slice]:
+    """Return what entries have written of a plan, without copies that are gone and may be written again."""
+    written = [
+        entry
+        for entry in entries
+        if entry.written and any(entry.slice.overlaps(each) for each in planned)
+    ]
+    if not written:
+        return []
+    return remaining([entry.slice for entry in written], [*lost_copies(target, written)])
+
+
 def _copy(
-    replay_id: str, terms: Terms, entries: Sequence[Entry], planned: Sequence[Slice]
+    replay_id: str, terms: Terms, written: Sequence[Slice], planned: Sequence[Slice]
 ) -> EarlierCopy:
-    written = [entry.slice for entry in entries if entry.written]
     offsets = sum(map(len, planned)) - sum(map(len, remaining(planned, written)))
     made_at_ms = (terms.plan or {}).get("made_at_ms")
     return EarlierCopy(replay_id, offsets, made_at_ms, terms.is_endless)

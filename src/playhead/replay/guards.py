@@ -1,6 +1,6 @@
 """Refuses to run a plan if its source or target has been replaced."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from playhead.errors import PlayheadError, Refused
@@ -78,6 +78,21 @@ class LostFiles(Refused):
         )
 
 
+class LostCopies(Refused):
+    """Copies of records that the ledger of a replay has are gone from their topics."""
+
+    def __init__(self, replay_id: str, *, lost: Mapping[Slice, str]) -> None:
+        self.replay_id, self.lost = replay_id, dict(lost)
+        reasons = [*dict.fromkeys(lost[each] for each in sorted(lost))]
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        super().__init__(
+            f"replay {replay_id} was committed, but copies of {sum(map(len, lost)):,} offsets are gone: "
+            f"{'; '.join(reasons[:_SHOWN])}{more}",
+            hint="they expired, were deleted, or are beyond the end of a log that was cut. Write them again: "
+            f"playhead gaps SOURCE TARGET --ledger {replay_id} --replay; or plan a new replay",
+        )
+
+
 class LostRows(Refused):
     """Rows that the ledger of a replay has are gone from their tables."""
 
@@ -112,6 +127,15 @@ class KeepsRows(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsCopies(Protocol):
+    """A target of topics, where records expire, and which other programs cut and create again."""
+
+    def lost_copies(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
+        """Return the source's offsets whose copies are gone, with the reason; no record is read."""
+        ...
+
+
 def said_of_lost(found: Sequence[str]) -> str:
     """Return a clause that names lost files."""
     shown = "; ".join(found[:_SHOWN])
@@ -123,6 +147,17 @@ def refuse_lost_files(target: Target, replay_id: str, entries: Sequence[Entry]) 
     """Refuse to prove slices whose files are missing, or have another size."""
     if isinstance(target, KeepsFiles) and (lost := target.lost_files(entries)):
         raise LostFiles(replay_id, found=[lost[each] for each in sorted(lost)])
+
+
+def lost_copies(target: Target, entries: Sequence[Entry]) -> Mapping[Slice, str]:
+    """Return the source's offsets whose copies are gone; none of a target that is not a topic."""
+    return target.lost_copies(entries) if isinstance(target, KeepsCopies) else {}
+
+
+def refuse_lost_copies(target: Target, replay_id: str, entries: Sequence[Entry]) -> None:
+    """Refuse to go on with a ledger whose copies are gone, and to prove it."""
+    if lost := lost_copies(target, entries):
+        raise LostCopies(replay_id, lost=lost)
 
 
 def refuse_lost_rows(

@@ -25,6 +25,7 @@ from playhead.replay.earlier_copies import copied_meanwhile
 from playhead.replay.guards import (
     LedgerForgot,
     refuse_another_target,
+    refuse_lost_copies,
     refuse_lost_files,
     refuse_lost_rows,
     refuse_what_is_gone,
@@ -169,6 +170,7 @@ class Runner:
             try:
                 entries, left = self._look()
                 if is_first or not left:
+                    refuse_lost_copies(self.ends.target, self.plan.replay_id, entries)
                     self._doubts = refuse_lost_rows(
                         self.ends.target, self.plan.replay_id, entries, is_run=True
                     )

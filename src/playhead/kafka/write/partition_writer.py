@@ -12,6 +12,7 @@ from playhead.host.faults import abort_point
 from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.write.ledger import folded
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, key_of, new_writer
+from playhead.kafka.write.lost_copies import IDS
 from playhead.kafka.write.offset_map import MapMaker, spans
 from playhead.kafka.write.rejected_records import find_refused
 from playhead.kafka.write.routing import Refusal, Route, sendable
@@ -53,8 +54,8 @@ class PartitionWriter:
     """The slices committed when `transactions` was made, in order; no other writer has added any since."""
     own: list[Slice]
     """What this process has certainly committed of the partition, neighbours joined; outlives the lane."""
-    confirm: Callable[[Collection[str]], None] = lambda _: None
-    """Raises if topics were replaced since the replay began to write to them."""
+    confirm: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
+    """Returns the ids of topics; raises if they were replaced since the replay began to write to them."""
     is_paced: bool = False
     """Whether each record is sent at once, because it has waited until it was due."""
     earlier: Mapping[bytes, Entry] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class PartitionWriter:
             self.transactions.flush()
             abort_point("kafka.records_sent")
             details = maker.finish().as_details()
-            self.confirm(details["topics"])
+            details[IDS] = self.confirm(details["topics"])
             refused = spans(sorted(account.refused_offsets))[:_MOST_REFUSED]
             self._close(account, account.close(details | {"refused": refused}))
         except _TooSlow as exc:

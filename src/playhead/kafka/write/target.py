@@ -9,12 +9,10 @@ from typing import Any
 from playhead.account import Account
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Refused
-from playhead.grammar.instant import show_ms
 from playhead.host.faults import abort_point
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.write.compare import Comparison
-from playhead.kafka.write.dead_letter_headers import origin_of
 from playhead.kafka.write.headers import HeaderRules
 from playhead.kafka.write.inspect import CopySpec, inspect_copy, inspect_redrive, topics_made
 from playhead.kafka.write.ledger import (
@@ -27,13 +25,15 @@ from playhead.kafka.write.ledger import (
 )
 from playhead.kafka.write.ledger_keys import former_transactional_id, transactional_id
 from playhead.kafka.write.ledger_topic import make_ledger
+from playhead.kafka.write.lost_copies import lost_copies
 from playhead.kafka.write.partition_writer import PartitionWriter
+from playhead.kafka.write.preview import preview_rows
 from playhead.kafka.write.routing import CopyRoute, PartitionRule, RedriveRoute, Route, TargetShape
 from playhead.kafka.write.target_topics import TargetTopic, confirm_same, look_up, make_topic
 from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
-from playhead.record import Record, Slice
+from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
 from playhead.target import Inspection, InspectRequest, SliceComparison, Target, Writer, at_once
@@ -118,19 +118,8 @@ class KafkaTarget(Target):
 
     def preview(self, records: Records, /) -> Sequence[Mapping[str, Any]]:
         """Return one row for each record, as it would be sent."""
-        held = HeaderRules.parse(self.headers)
-        return [self._row(record, held) for record in records]
-
-    def _row(self, record: Record, rules: HeaderRules) -> Mapping[str, Any]:
-        origin = origin_of(record) if self.redrive else None
-        topic = origin and origin.topic if self.redrive else self.topic_for(record.topic)
-        return {
-            "topic": topic,
-            "timestamp": None if record.timestamp_ms < 0 else show_ms(record.timestamp_ms),
-            "key": _text(record.key),
-            "value": _text(record.value),
-            "headers": [[name, _text(value)] for name, value in rules.apply(record.headers)],
-        }
+        topic_for = None if self.redrive else self.topic_for
+        return preview_rows(records, HeaderRules.parse(self.headers), topic_for)
 
     def prepare(self, replay_id: str, inspection: Inspection, terms: Terms, /) -> Sequence[Note]:
         """Create the ledger and missing topics, and fix their ids and partition rules."""
@@ -196,6 +185,11 @@ class KafkaTarget(Target):
         """Return the topics with their ids."""
         with Admin(self.connection) as admin:
             return self._places(topics, look_up(admin, {*map(self.topic_for, topics)}))
+
+    def lost_copies(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
+        """Return the source's offsets whose copies are gone, by the bounds of the topics."""
+        with Admin(self.connection) as admin:
+            return lost_copies(admin, entries)
 
     @contextmanager
     def hold(self, replay_id: str, /) -> Iterator[None]:
@@ -277,12 +271,14 @@ class KafkaWriter(Writer):
         """Return what the replay has committed of a partition; from now on only this writer adds to it."""
         return tuple(self._lane(place).committed)
 
-    def confirm(self, topics: Collection[str]) -> None:
-        """Refuse topics that were deleted since this replay first used them."""
+    def confirm(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Return the ids of these topics; refuse those that were deleted since this replay first used them."""
         began_with = self._ledger.settled().get("topic_ids") or {}
         seen = {name: it.topic_id for name in topics if (it := self._topics.get(name))}
-        ids = {name: began_with.get(name) or seen.get(name) for name in topics}
-        confirm_same(self._asking(), {name: each for name, each in ids.items() if each})
+        every = {name: began_with.get(name) or seen.get(name) for name in topics}
+        ids = {name: each for name, each in every.items() if each}
+        confirm_same(self._asking(), ids)
+        return ids
 
     def close(self) -> None:
         """Close the producers."""
@@ -393,7 +389,3 @@ class KafkaWriter(Writer):
         if self._admin is None:
             self._admin = Admin(self._target.connection)
         return self._admin
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "backslashreplace")

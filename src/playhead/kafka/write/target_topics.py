@@ -107,19 +107,27 @@ def make_topic(
 
 def confirm_same(admin: Admin, topic_ids: Mapping[str, str]) -> None:
     """Refuse if one of the topics, by name and id, does not exist any more."""
-    found: dict[str, Described] = {}
-
-    def all_are_there() -> bool:
-        found.update(describe_those(admin, list(topic_ids)))
-        return topic_ids.keys() <= found.keys()
-
-    if topic_ids:
-        # A broker that learns of a new topic late does not mean that it is gone.
-        wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, every_s=0.2)
+    found = described_soon(admin, topic_ids)
     for name, topic_id in topic_ids.items():
         now = found[name].topic_id if name in found else None
         if now != topic_id:
             raise TargetTopicReplaced(name, began_with=topic_id, found=now)
+
+
+def described_soon(admin: Admin, topics: Collection[str]) -> dict[str, Described]:
+    """Return those of the topics that exist.
+
+    A broker that learns of a new topic late does not mean that it is gone: missing ones are asked for again.
+    """
+    found: dict[str, Described] = {}
+
+    def all_are_there() -> bool:
+        found.update(describe_those(admin, list(topics)))
+        return set(topics) <= found.keys()
+
+    if topics:
+        wait_until(all_are_there, deadline_s=_HEARD_OF_WITHIN_S, every_s=0.2)
+    return found
 
 
 def look_up(admin: Admin, topics: Collection[str]) -> dict[str, TargetTopic]:
