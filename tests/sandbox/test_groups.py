@@ -26,6 +26,7 @@ from tests.fix_commands import Playhead
 from tests.fix_groups import T0_MS, Readers, write_csv
 from tests.fix_topics import records_in, write
 from tests.sandbox.test_commands import address_of
+from tests.sandbox.test_kafka_target import made_anew
 
 WITHIN_S = 30.0
 _READ_FOREVER = """
@@ -174,6 +175,39 @@ def test_undo_says_what_has_moved_since(tape: str, readers: Readers, groups: Gro
     assert (plan["partitions"][0]["before"], plan["partitions"][0]["after"]) == (9, 50)
     assert groups("undo", group, "--yes").returncode == 0
     assert readers.offsets(group) == {(tape, 0): 50}
+
+
+def test_undo_puts_no_offset_into_a_topic_that_was_made_anew(
+    make_topic: MakeTopic, kafka: KafkaConnection, readers: Readers, groups: Groups
+) -> None:
+    topic, other = make_topic(), make_topic()
+    for name in (topic, other):
+        write(kafka, [_record(name, n) for n in range(9)])
+    group = readers.group({(topic, 0): 7, (other, 0): 8})
+    assert groups("reset", group, "--all-topics", "--to-earliest", "--yes").returncode == 0
+    made_anew(kafka, topic)
+    # So that the offset is not beyond the end, and nothing but the id tells the topics apart.
+    write(kafka, [_record(topic, n) for n in range(9)])
+    undone = groups("undo", group, "--yes")
+    assert undone.returncode == 0, undone.stderr
+    assert f"skipping {topic}:0: the topic was created again since" in undone.stderr
+    assert "again in 1 of 2 partitions, as read back" in undone.stderr
+    assert readers.offsets(group).get((topic, 0)) is None
+    assert readers.offsets(group)[other, 0] == 8
+
+
+def test_undo_is_refused_if_no_topic_is_the_one_of_then(
+    make_topic: MakeTopic, kafka: KafkaConnection, readers: Readers, groups: Groups
+) -> None:
+    topic = make_topic()
+    write(kafka, [_record(topic, n) for n in range(9)])
+    group = readers.group({(topic, 0): 7})
+    assert groups("reset", group, "--all-topics", "--to-earliest", "--yes").returncode == 0
+    made_anew(kafka, topic)
+    undone = groups("undo", group, "--yes")
+    assert undone.returncode == 6
+    assert "its topics are gone, or were created again" in undone.stderr
+    assert readers.offsets(group).get((topic, 0)) is None
 
 
 def test_a_group_that_a_reset_made_is_gone_after_undo(

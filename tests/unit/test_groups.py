@@ -1,6 +1,7 @@
 """The arithmetic of a reset: where each mode leads, what that brings again, and the files it travels in."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -278,7 +279,7 @@ def plan(group: str = "g") -> GroupPlan:
 @pytest.mark.parametrize("group", ["g", "..", "a/b", "größe", "x" * 300, "x" * 299 + "y"])
 def test_a_snapshot_is_what_was_there_before(tmp_path: Path, group: str):
     snapshots = Snapshots("cluster", tmp_path)
-    taken = snapshots.take(plan(group))
+    taken = snapshots.take(plan(group), {"cars": "id-1"})
     assert snapshots.latest(group) == taken
     assert [each.before for each in taken.kept] == [
         CommittedOffset(3, "note", 1),
@@ -286,14 +287,22 @@ def test_a_snapshot_is_what_was_there_before(tmp_path: Path, group: str):
         CommittedOffset(0),
     ]
     assert [each.after for each in taken.kept] == [7, 0, None]
+    assert taken.topic_ids == {"cars": "id-1"}
     assert all(tmp_path in file.resolve().parents for file in tmp_path.rglob("*.json"))
+
+
+def test_a_snapshot_of_an_earlier_version_has_no_topic_ids(tmp_path: Path):
+    taken = Snapshots("cluster", tmp_path).take(plan(), {"cars": "id-1"})
+    document = taken.as_document()
+    del document["topic_ids"]
+    assert Snapshot.from_document(document) == replace(taken, topic_ids={})
 
 
 def test_the_last_change_that_was_not_taken_back_is_the_one_to_undo(tmp_path: Path):
     snapshots = Snapshots("cluster", tmp_path)
-    first, second = snapshots.take(plan()), snapshots.take(plan())
+    first, second = snapshots.take(plan(), {}), snapshots.take(plan(), {})
     assert snapshots.latest("g").snapshot_id == second.snapshot_id
-    snapshots.take(plan(), is_undo=True)
+    snapshots.take(plan(), {}, is_undo=True)
     snapshots.note_undone(second)
     assert snapshots.latest("g") == first
     snapshots.note_undone(first)
@@ -304,7 +313,7 @@ def test_the_last_change_that_was_not_taken_back_is_the_one_to_undo(tmp_path: Pa
 
 
 def test_a_snapshot_of_a_later_version_is_not_half_understood(tmp_path: Path):
-    document = Snapshots("cluster", tmp_path).take(plan()).as_document()
+    document = Snapshots("cluster", tmp_path).take(plan(), {}).as_document()
     with pytest.raises(ValueError, match="version 2"):
         Snapshot.from_document(document | {"version": 2})
 

@@ -32,8 +32,10 @@ def undo(run: Run, group: str, snapshot_id: str | None, list_: bool) -> None:
             here.need_idle(group, wait_s=wait_s(run))
             confirm(run, here, [plan], "restoring the offsets of")
             here.undo(plan, snapshot)
+            skipped = len(snapshot.kept) - len(plan.moves)
+            some = f" in {len(plan.moves)} of {len(snapshot.kept)} partitions" if skipped else ""
             run.output.say(
-                f"group {group} has its offsets from before {show_ms(snapshot.made_at_ms)} again, as read back"
+                f"group {group} has its offsets from before {show_ms(snapshot.made_at_ms)} again{some}, as read back"
             )
         report(run, [plan], is_done=not run.values["dry_run"])
 

@@ -12,7 +12,7 @@ from playhead.host.faults import abort_point
 from playhead.kafka.admin.broker_socket import need_login
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused
-from playhead.kafka.admin.offsets import bounds_of
+from playhead.kafka.admin.offsets import bounds_of, describe_those
 from playhead.kafka.groups.commit import carry_out
 from playhead.kafka.groups.describe import Group, NoSuchGroup, committed, delete, described, listed
 from playhead.kafka.groups.idle import need_idle
@@ -20,7 +20,7 @@ from playhead.kafka.groups.partitions import facts, gather, partitions_meant, sp
 from playhead.kafka.groups.plan import CommittedOffset, GroupPlan, Move, decide
 from playhead.kafka.groups.position import Position
 from playhead.kafka.groups.scope import Scope
-from playhead.kafka.groups.snapshot import Snapshot, Snapshots
+from playhead.kafka.groups.snapshot import NothingLeftToRestore, Snapshot, Snapshots
 from playhead.source import TopicPartition
 
 Say = Callable[[str], None]
@@ -115,13 +115,19 @@ class GroupAdmin:
         kept = {each.place: each for each in snapshot.kept}
         there, gone = split(self._admin, kept)
         self._tell_gone(snapshot.group, gone)
+        there = self._same_topics(snapshot, there)
+        if kept and not there:
+            raise NothingLeftToRestore(snapshot.group, snapshot=snapshot.snapshot_id)
         bounds = bounds_of(self._admin, there)
         moves = []
         for place in there:
             now = before.get(place)
             moved = (now.offset if now else None) != kept[place].after
             note = "has moved since the change" if moved else None
-            moves.append(Move(place, now, kept[place].before, bounds[place], note))
+            then = kept[place].before
+            if then is not None and then.offset > bounds[place].high_watermark:
+                note = "beyond the end; the topic may have been created again"
+            moves.append(Move(place, now, then, bounds[place], note))
         is_there = bool(before) or self._group(snapshot.group).state != "dead"
         does = f"undo of: {snapshot.does}"
         return self._timed(GroupPlan(snapshot.group, does, is_there, tuple(moves)))
@@ -142,7 +148,7 @@ class GroupAdmin:
         if any(move.before and not move.after for move in plan.moves):
             need_login(self._connection, needed_for=f"deleting offsets of group {plan.group}")
         snapshots = self.snapshots()
-        snapshot = snapshots.take(plan, is_undo=is_undo)
+        snapshot = snapshots.take(plan, self._topic_ids(plan.places), is_undo=is_undo)
         abort_point("groups.snapshot_saved")
         try:
             carry_out(self._admin, self._connection, plan)
@@ -156,7 +162,7 @@ class GroupAdmin:
         """Delete a group after saving its offsets, which can be restored."""
         self._need_consent(plan)
         snapshots = self.snapshots()
-        snapshot = snapshots.take(plan)
+        snapshot = snapshots.take(plan, self._topic_ids(plan.places))
         try:
             delete(self._admin, plan.group)
         except KafkaRefused:
@@ -193,6 +199,25 @@ class GroupAdmin:
 
     def _group(self, name: str) -> Group:
         return described(self._admin, [name])[name]
+
+    def _topic_ids(self, places: Collection[TopicPartition]) -> dict[str, str]:
+        topics = sorted({topic for topic, _ in places})
+        found = describe_those(self._admin, topics) if topics else {}
+        return {name: each.topic_id for name, each in found.items()}
+
+    def _same_topics(
+        self, snapshot: Snapshot, there: Collection[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Return those in the topics of the snapshot, and tell about the others."""
+        now, then = self._topic_ids(there), snapshot.topic_ids
+        other = {name for name, id_ in now.items() if then.get(name, id_) != id_}
+        for topic, number in there:
+            if topic in other:
+                self._say(
+                    f"skipping {topic}:{number}: the topic was created again since, and the offset of group "
+                    f"{snapshot.group} was one of the deleted topic"
+                )
+        return [place for place in there if place[0] not in other]
 
     def _need_there(
         self, group: str, held: Mapping[TopicPartition, CommittedOffset], *, create: bool

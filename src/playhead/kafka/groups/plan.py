@@ -109,6 +109,10 @@ class GroupPlan:
     def last_ms(self) -> int | None:
         return max((m.last_ms for m in self.moves if m.last_ms is not None), default=None)
 
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [move.place for move in self.moves]
+
     def offsets(self) -> dict[TopicPartition, int]:
         """The offsets to commit."""
         return {move.place: move.after.offset for move in self.moves if move.after is not None}

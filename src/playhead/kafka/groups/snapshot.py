@@ -3,13 +3,13 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from playhead.errors import PlayheadError, UsageError
+from playhead.errors import PlayheadError, Refused, UsageError
 from playhead.host import paths, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
@@ -39,6 +39,18 @@ class NothingToUndo(UsageError):
         )
 
 
+class NothingLeftToRestore(Refused):
+    """No topic whose offsets a snapshot has is there any more."""
+
+    def __init__(self, group: str, *, snapshot: str) -> None:
+        self.group, self.snapshot = group, snapshot
+        super().__init__(
+            f"nothing of the snapshot {snapshot} of group {group} can be restored: its topics are gone, or were "
+            "created again",
+            hint=f"`playhead groups reset {group}` sets offsets in the topics that there are",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
     """One partition: the committed offset before, and the written one."""
@@ -61,10 +73,16 @@ class Snapshot:
     kept: tuple[SavedGroup, ...]
     undone_at_ms: int | None = None
     is_undo: bool = False
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """The topics of the offsets, which mean nothing in other topics of the same names.
+
+    Snapshots of earlier versions have none.
+    """
 
     def as_document(self) -> dict[str, Any]:
         return {
             "version": VERSION,
+            "topic_ids": dict(self.topic_ids),
             **{name: getattr(self, name) for name in _PLAIN},
             "partitions": [
                 {
@@ -92,7 +110,8 @@ class Snapshot:
             )
             for each in document["partitions"]
         )
-        return cls(**{name: document[name] for name in _PLAIN}, kept=kept)
+        topic_ids = {str(name): str(id_) for name, id_ in document.get("topic_ids", {}).items()}
+        return cls(**{name: document[name] for name in _PLAIN}, kept=kept, topic_ids=topic_ids)
 
 
 _PLAIN = (
@@ -112,7 +131,9 @@ class Snapshots:
     def __init__(self, cluster_id: str, folder: Path | None = None) -> None:
         self._folder = (folder or paths.state_dir() / "groups") / _file_name(cluster_id)
 
-    def take(self, plan: GroupPlan, *, is_undo: bool = False) -> Snapshot:
+    def take(
+        self, plan: GroupPlan, topic_ids: Mapping[str, str], *, is_undo: bool = False
+    ) -> Snapshot:
         """Store what the plan will change, before it does."""
         now_ns = time.time_ns()
         name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9))
@@ -128,6 +149,7 @@ class Snapshots:
             plan.is_there,
             kept,
             is_undo=is_undo,
+            topic_ids=topic_ids,
         )
         self._write(snapshot)
         return snapshot
