@@ -15,12 +15,15 @@ from playhead.kafka.write.dead_letter_headers import COUNT_HEADER, origin_of
 from playhead.kafka.write.dead_letters import DeadLetterTopic
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.target import KafkaTarget
+from playhead.ledger import Entry
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
+from playhead.replay.guards import lost_letters
 from playhead.source import SourceFacts, TopicFacts
 from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
 from tests.fix_topics import content, records_in, write
+from tests.sandbox.test_kafka_target import made_anew
 
 HEADERS: Headers = (("a", b"1"), ("a", None), ("b", b""))
 
@@ -69,6 +72,28 @@ def test_a_slice_is_buried_once_however_it_is_cut(kafka: KafkaConnection, topic:
     with dead_letters.open(new_id()) as bury:
         bury(Slice("orders", 2, 0, 30), letters(record(29)))
     assert [each.value for each in records_in(kafka, topic)] == [b"15", b"3", b"25", b"15", b"29"]
+
+
+def test_letters_of_a_topic_that_was_made_anew_are_written_again(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    """A slice that was not committed is tried again, and finds its letters in the ledger."""
+    replay_id, dead_letters = new_id(), DeadLetterTopic(kafka, topic)
+    with dead_letters.open(replay_id) as bury:
+        bury(Slice("orders", 2, 0, 10), letters(record(5)))
+        bury(Slice("orders", 2, 10, 20), letters(record(15), record(16)))
+    assert not dead_letters.lost_letters(replay_id)
+    made_anew(kafka, topic)
+    with dead_letters.open(replay_id) as bury:
+        assert bury(Slice("orders", 2, 10, 20), letters(record(15))) == 0
+        bury(Slice("orders", 2, 10, 20), letters(record(15)))
+    assert [each.value for each in records_in(kafka, topic)] == [b"15"]
+    lost = dead_letters.lost_letters(replay_id)
+    assert {each.from_offset for each in lost} == {5, 15}
+    counted = Entry(Slice("orders", 2, 0, 10), read=10, written=9, dead=1)
+    [note] = lost_letters(dead_letters, replay_id, [counted])
+    assert f"dead letters of 3 offsets are counted, and are gone: topic {topic}" in note.text
+    assert not lost_letters(dead_letters, replay_id, [replace(counted, written=10, dead=0)])
 
 
 def test_what_cannot_be_sent_as_it_is_can_be_buried(kafka: KafkaConnection, topic: str) -> None:

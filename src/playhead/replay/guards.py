@@ -10,6 +10,7 @@ from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.source import OutOfBounds, Source
 from playhead.target import KeepsFiles, Target
+from playhead.task.dead_letter_check import are_counted
 from playhead.written_rows import WrittenRows
 
 _SHOWN = 3
@@ -134,6 +135,27 @@ class KeepsCopies(Protocol):
     def lost_copies(self, entries: Sequence[Entry], /) -> Mapping[Slice, str]:
         """Return the source's offsets whose copies are gone, with the reason; no record is read."""
         ...
+
+
+@runtime_checkable
+class KeepsLetters(Protocol):
+    """A place for dead letters that other programs can empty, or create again."""
+
+    def lost_letters(self, replay_id: str, /) -> Mapping[Slice, str]:
+        """Return the offsets of records whose letters are gone, with the reason; no letter is read."""
+        ...
+
+
+def lost_letters(letters: object, replay_id: str, entries: Sequence[Entry]) -> list[Note]:
+    """Return a note if dead letters that the ledger counts are gone, as after they were read and deleted."""
+    if not (are_counted(entries) and isinstance(letters, KeepsLetters)):
+        return []
+    lost = letters.lost_letters(replay_id)
+    if not lost:
+        return []
+    reasons = "; ".join([*dict.fromkeys(lost[each] for each in sorted(lost))][:_SHOWN])
+    text = f"dead letters of {sum(map(len, lost)):,} offsets are counted, and are gone: {reasons}"
+    return [Note("letters-lost", text)]
 
 
 def said_of_lost(found: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.earlier_copies import copied_meanwhile
 from playhead.replay.guards import (
     LedgerForgot,
+    lost_letters,
     refuse_another_target,
     refuse_lost_copies,
     refuse_lost_files,
@@ -122,7 +123,7 @@ class Runner:
     trusts_ledger: bool = False
     """Whether the user accepts a ledger with less than the journal knows."""
     _reports: list[Mapping[str, Any]] = field(default_factory=list)
-    _doubts: Sequence[Note] = ()
+    _doubts: list[Note] = field(default_factory=list)
     _done: int = 0
     """Offsets that the ledger had when it was last read."""
 
@@ -176,6 +177,9 @@ class Runner:
                     )
                 if not left:
                     refuse_lost_files(self.ends.target, self.plan.replay_id, entries)
+                    self._doubts += lost_letters(
+                        self.ends.dead_letters, self.plan.replay_id, entries
+                    )
                     return entries
                 moved = patience.heed(self._done)
                 if not (moved or is_first or away):

@@ -15,8 +15,9 @@ from playhead.kafka.write.dead_letter_headers import carried, letter_headers, re
 from playhead.kafka.write.ledger import Ledger
 from playhead.kafka.write.ledger_keys import burial_id, former_burial_id
 from playhead.kafka.write.ledger_topic import make_ledger, notes_on_ledger
+from playhead.kafka.write.lost_copies import lost_copies
 from playhead.kafka.write.target import KafkaTarget, KafkaWriter
-from playhead.kafka.write.target_topics import make_topic
+from playhead.kafka.write.target_topics import described_soon, make_topic
 from playhead.kafka.write.written_dead_letters import DETAIL, Burials, packed
 from playhead.ledger import Entry
 from playhead.note import Note
@@ -55,11 +56,22 @@ class DeadLetterTopic:
         with Admin(self.connection) as admin:
             make_ledger(admin, beside=[self.topic])
             create_topic(admin, self.topic)
+            now = {
+                name: each.topic_id for name, each in described_soon(admin, [self.topic]).items()
+            }
         target = KafkaTarget(self.connection, self.topic, partition_rule="key", moves_group=False)
         own_id, former_id = burial_id(replay_id), former_burial_id(replay_id)
         ledger = Ledger(self.connection, own_id, former_id=former_id, is_made=True)
         with closing(KafkaWriter(target, own_id, ledger)) as writer:
-            yield _DeadLetterWriter(writer, ledger, replay_id).write
+            yield _DeadLetterWriter(writer, ledger, replay_id, now).write
+
+    def lost_letters(self, replay_id: str, /) -> Mapping[Slice, str]:
+        """Return the offsets of records whose dead letters are gone, by the bounds of the topic."""
+        own_id, former_id = burial_id(replay_id), former_burial_id(replay_id)
+        ledger = Ledger(self.connection, own_id, former_id=former_id)
+        ledger.catch_up()
+        with Admin(self.connection) as admin:
+            return lost_copies(admin, ledger.entries())
 
     def letters(self, replay_id: str, /) -> "KafkaLetters":
         """Return all letters of a replay, read from the topic's start to its end."""
@@ -126,6 +138,7 @@ class _DeadLetterWriter:
     writer: KafkaWriter
     ledger: Ledger
     replay_id: str
+    topic_ids: Mapping[str, str]
     _burials: dict[TopicPartition, Burials] = field(default_factory=dict)
 
     def write(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
@@ -149,7 +162,7 @@ class _DeadLetterWriter:
             self.writer.committed(place)
         elif place not in self._burials:
             self.ledger.catch_up()
-        return self._burials.setdefault(place, Burials())
+        return self._burials.setdefault(place, Burials(self.topic_ids))
 
     def _commit(self, burials: Burials, letters: Sequence[DeadLetter]) -> None:
         records = [_as_record(each, self.replay_id) for each in letters]

@@ -4,11 +4,12 @@ import base64
 import binascii
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from playhead.kafka.write.ledger import Ledger, entry_of
+from playhead.kafka.write.lost_copies import IDS
 from playhead.kafka.write.offset_map import OffsetMap, spans
 from playhead.ledger import Entry
 from playhead.record import Slice
@@ -66,6 +67,8 @@ class _Burial:
 class Burials:
     """The dead letters of one partition, as far as the ledger was read."""
 
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """The topics of dead letters as they are now: letters in a deleted one of the same name are none."""
     _held: dict[bytes, _Burial] = field(default_factory=dict)
     _own: list[_Burial] = field(default_factory=list)
     _end: int = 0
@@ -79,8 +82,14 @@ class Burials:
         self._position = ledger.position
         entries = ledger.raw_of(place)
         for key in entries.keys() - self._held.keys():
-            self._held[key] = burial = _burial(entry_of(key, entries[key]))
+            entry = entry_of(key, entries[key])
+            burial = _burial(entry) if self._is_there(entry) else _Burial(entry.slice)
+            self._held[key] = burial
             self._end = max(self._end, burial.slice.to_offset)
+
+    def _is_there(self, entry: Entry) -> bool:
+        then = entry.details.get(IDS) or {}
+        return all(self.topic_ids.get(name, id_) == id_ for name, id_ in then.items())
 
     def add(self, slice_: Slice, offsets: Iterable[int]) -> None:
         """Add what was committed here; the ledger may repeat it."""
