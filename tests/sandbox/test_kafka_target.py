@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+)
 
 from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.config.kafka_connection import KafkaConnection
@@ -19,7 +25,7 @@ from playhead.kafka.write.inspect import IntoItself, LedgerAsTarget, NoTargetTop
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, terms_key
 from playhead.kafka.write.partitioner import KeyPartitioner
 from playhead.kafka.write.target import KafkaTarget
-from playhead.kafka.write.target_topics import TargetTopicReplaced
+from playhead.kafka.write.target_topics import TargetTopicReplaced, TimesReplaced
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
@@ -138,6 +144,52 @@ def test_a_topic_that_sets_its_own_times_is_compared_without_them(
     assert min(each.timestamp_ms for each in records_in(kafka, topic)) > 1_600_000_000_000
     assert compare(target, replay_id, records).different == 0
     assert compare(target, replay_id, [*records[:4], record(4, value=b"x")]).different == 1
+
+
+def test_times_are_compared_that_a_topic_has_kept_before_it_was_altered(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    records = [record(n, value=b"%d" % n) for n in range(5)]
+    commit(target, replay_id, records)
+    set_own_times(kafka, topic)
+    assert compare(target, replay_id, records).different == 0
+    assert compare(target, replay_id, [*records[:4], record(5, value=b"4")]).different == 2
+    late = [*records[:4], replace(records[4], timestamp_ms=77)]
+    assert compare(target, replay_id, late).different == 1
+
+
+def test_a_topic_that_begins_to_set_its_own_times_gets_no_more_records(
+    kafka: KafkaConnection, topic: str
+) -> None:
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    set_own_times(kafka, topic)
+    with pytest.raises(TimesReplaced, match=f"topic {topic} sets its own times now"):
+        commit(target, replay_id, [record(n) for n in range(3)])
+    assert records_in(kafka, topic) == []
+    assert not target.entries(replay_id)
+    again = prepared(target)
+    commit(target, again, [record(n) for n in range(3)])
+    assert len(records_in(kafka, topic)) == 3, "its plan has said so"
+
+
+def set_own_times(kafka: KafkaConnection, topic: str) -> None:
+    """As another program does, and wait until the brokers know."""
+    setting = ConfigEntry(
+        "message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[setting])
+    admin = AdminClient(kafka.for_librdkafka("client"))
+    admin.incremental_alter_configs([resource])[resource].result(10)
+
+    def is_set() -> bool:
+        with Admin(kafka) as ours:
+            found = settings_of(ours, [topic])[topic] or {}
+        return found.get("message.timestamp.type") == "LogAppendTime"
+
+    assert wait_until(is_set, deadline_s=10, clock=SystemClock(), every_s=0.1)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -14,7 +14,7 @@ from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.offset_map import OffsetMap, OffsetRun
 from playhead.kafka.write.routing import Route, sendable
 from playhead.ledger import Entry
-from playhead.record import Headers, Slice
+from playhead.record import Headers, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import Bounds, TopicPartition
 from playhead.target import DifferenceKind, SliceComparison
@@ -23,9 +23,30 @@ from playhead.task.tally import Tally, digest_of
 
 _SEEN_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
+_STAMPED = TimestampType.LOG_APPEND_TIME.value
 
 Digests = Mapping[int, int]
 """Maps an offset to a digest of the record's content."""
+
+
+_Row = tuple[int, bytes | None, bytes | None, Headers]
+
+
+@dataclass(slots=True)
+class _Content:
+    """The digests of records of one partition of the target."""
+
+    whole: dict[int, int] = field(default_factory=dict)
+    bare: dict[int, int] = field(default_factory=dict)
+    """Without times; only of topics that replace them."""
+    is_stamped: bool = False
+    """Whether the topic has replaced times of these records."""
+
+    def add(self, offsets: Sequence[int], rows: Sequence[_Row], *, is_timeless: bool) -> None:
+        self.whole.update(zip(offsets, map(digest_of, rows), strict=True))
+        if is_timeless:
+            bare = (digest_of((None, *row[1:])) for row in rows)
+            self.bare.update(zip(offsets, bare, strict=True))
 
 
 @dataclass(slots=True)
@@ -58,7 +79,10 @@ class Comparison:
     entry: Entry
     route: Route
     timeless: frozenset[str]
-    """Topics that replace record times, which therefore cannot be compared."""
+    """Topics that replace record times, which therefore cannot be compared.
+
+    Records that lay there before have theirs, and are compared with them.
+    """
 
     def compare(self, records: Iterable[Records]) -> SliceComparison:
         """Read the target's topics at the offsets of the entry's map, and compare the records' content."""
@@ -71,16 +95,19 @@ class Comparison:
         all_refused = refused | account.refused_offsets
         sums.unlisted = self.entry.dead + self.entry.skipped - len(all_refused)
         for place in sorted({*expected, *((end.topic, end.partition) for end in map_.ends)}):
-            there = self._there(map_, place)
+            there, its = self._there(map_, place), expected.get(place, _Content())
             runs = [run for run in map_.runs if (run.topic, run.partition) == place]
-            _Match(place, runs, there, map_.exact, sums).match(expected.get(place, {}))
+            held, wanted = there.whole, its.whole
+            if there.is_stamped:
+                held, wanted = there.bare, its.bare
+            _Match(place, runs, held, map_.exact, sums).match(wanted)
         return sums.comparison(self.entry.slice)
 
     def _expected(
         self, records: Iterable[Records], account: Account, sums: _Sums
-    ) -> dict[TopicPartition, dict[int, int]]:
+    ) -> dict[TopicPartition, _Content]:
         named = named_refused(self.entry)
-        expected: dict[TopicPartition, dict[int, int]] = {}
+        expected: dict[TopicPartition, _Content] = {}
         for run in records:
             left = sendable(run, self.route, account, {})
             if by_cluster := named.intersection(left.offsets):
@@ -89,17 +116,18 @@ class Comparison:
             for columns in self.route.ways(left):
                 held = columns.headers or [None] * len(columns)
                 headers = [tuple(each or ()) for each in held]
-                rows = columns.timestamps_ms, columns.keys, columns.values, headers
-                digests = self._digests(columns.topic, *rows)
-                place = columns.topic, columns.partition
-                expected.setdefault(place, {}).update(zip(columns.offsets, digests, strict=True))
+                rows = [
+                    *zip(columns.timestamps_ms, columns.keys, columns.values, headers, strict=True)
+                ]
+                content = expected.setdefault((columns.topic, columns.partition), _Content())
+                content.add(columns.offsets, rows, is_timeless=columns.topic in self.timeless)
         return expected
 
-    def _there(self, map_: OffsetMap, place: TopicPartition) -> Digests:
+    def _there(self, map_: OffsetMap, place: TopicPartition) -> _Content:
         """Return the records now at the target offsets of the slice, including other records between them."""
         ends = [end for end in map_.ends if (end.topic, end.partition) == place]
         source = KafkaSource(self.connection, (place[0],))
-        there: dict[int, int] = {}
+        there, is_timeless = _Content(), place[0] in self.timeless
         for end in ends:
             try:
                 bounds = _bounds_with(source, place, end.last)
@@ -112,22 +140,10 @@ class Comparison:
                 continue
             with source.open() as reader:
                 for run in reader.read(Slice(*place, first, stop)):
-                    rows = run.timestamps_ms, run.keys, run.values, run.headers
-                    there.update(zip(run.offsets, self._digests(place[0], *rows), strict=True))
+                    rows = [*zip(run.timestamps_ms, run.keys, run.values, run.headers, strict=True)]
+                    there.add(run.offsets, rows, is_timeless=is_timeless)
+                    there.is_stamped |= is_timeless and _STAMPED in run.timestamp_types
         return there
-
-    def _digests(
-        self,
-        topic: str,
-        timestamps_ms: Sequence[int],
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        headers: Sequence[Headers],
-    ) -> Iterator[int]:
-        times: Sequence[int | None] = timestamps_ms
-        if topic in self.timeless:
-            times = [None] * len(timestamps_ms)
-        return map(digest_of, zip(times, keys, values, headers, strict=True))
 
     def _doubt_skipped(self, offsets: Iterable[int], sums: _Sums) -> None:
         """Report records that the cluster refused and that were skipped; dead letters carry their own reason."""

@@ -16,6 +16,7 @@ from playhead.kafka.write.lost_copies import IDS
 from playhead.kafka.write.offset_map import MapMaker, spans
 from playhead.kafka.write.rejected_records import find_refused
 from playhead.kafka.write.routing import Refusal, Route, sendable
+from playhead.kafka.write.target_topics import TimesReplaced
 from playhead.kafka.write.transactions import (
     TRANSACTION_TIMEOUT_S,
     RecordColumns,
@@ -56,6 +57,8 @@ class PartitionWriter:
     """What this process has certainly committed of the partition, neighbours joined; outlives the lane."""
     confirm: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
     """Returns the ids of topics; raises if they were replaced since the replay began to write to them."""
+    keeps_times: Callable[[str], bool] = lambda _: False
+    """Whether a topic kept the times of records when the replay began to write to it."""
     is_paced: bool = False
     """Whether each record is sent at once, because it has waited until it was due."""
     earlier: Mapping[bytes, Entry] = field(default_factory=dict)
@@ -105,6 +108,10 @@ class PartitionWriter:
             self.transactions.flush()
             abort_point("kafka.records_sent")
             details = maker.finish().as_details()
+            if not account.is_endless and (
+                moved := sorted(filter(self.keeps_times, self.transactions.stamped))
+            ):
+                raise TimesReplaced(moved[0])
             details[IDS] = self.confirm(details["topics"])
             refused = spans(sorted(account.refused_offsets))[:_MOST_REFUSED]
             self._close(account, account.close(details | {"refused": refused}))

@@ -160,6 +160,7 @@ class KafkaTarget(Target):
         settled = {name: needs.get(name) for name in ("partitions", "same_cluster")}
         settled["topic_ids"] = {name: topic.topic_id for name, topic in found.items()}
         settled["counts"] = {name: topic.partitions for name, topic in found.items()}
+        settled["own_times"] = sorted(n for n, topic in found.items() if topic.sets_log_append_time)
         return replace(terms, places=self._places(sources, found), settled=settled)
 
     def _places(
@@ -263,7 +264,8 @@ class KafkaWriter(Writer):
         for name in entry.details["topics"]:
             self._find(name)
         self.confirm(entry.details["topics"])
-        timeless = {name for name, it in self._topics.items() if it and it.sets_log_append_time}
+        own = {name for name, it in self._topics.items() if it and it.sets_log_append_time}
+        timeless = {name for name in own if not self.keeps_times(name)}
         comparison = Comparison(self._target.connection, entry, route, frozenset(timeless))
         return comparison.compare(records)
 
@@ -279,6 +281,11 @@ class KafkaWriter(Writer):
         ids = {name: each for name, each in every.items() if each}
         confirm_same(self._asking(), ids)
         return ids
+
+    def keeps_times(self, topic: str) -> bool:
+        """Return whether a topic certainly kept the times of records when this replay began."""
+        terms = self._ledger.settled()
+        return topic in (terms.get("counts") or {}) and topic not in terms.get("own_times", [topic])
 
     def close(self) -> None:
         """Close the producers."""
@@ -329,6 +336,7 @@ class KafkaWriter(Writer):
                 self._with_own(place, [each.slice for each in held.values()]),
                 self._own.setdefault(place, []),
                 self.confirm,
+                self.keeps_times,
                 is_paced=target.is_paced,
                 earlier=held,
                 may_overlap=self._may_overlap,

@@ -30,6 +30,19 @@ class TargetTopicReplaced(Refused):
         )
 
 
+class TimesReplaced(Refused):
+    """A topic began to set its own times after a replay had begun to write to it."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic} sets its own times now (message.timestamp.type=LogAppendTime), and did not when this "
+            "replay began: the timestamps of its records would be lost",
+            hint=f"playhead topics alter {topic} --set message.timestamp.type=CreateTime, then resume; or plan a "
+            "new replay, whose plan says so",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
     """A topic as it is now; its settings are unknown without authorization."""

@@ -10,7 +10,12 @@ from itertools import chain, repeat
 from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
 from confluent_kafka import TopicPartition as ClientPartition
 
 from playhead.config.kafka_connection import KafkaConnection
@@ -113,6 +118,8 @@ class Transactions:
     is_open: bool = False
     is_lost: bool = False
     """Whether the producer had an error after which it cannot be used."""
+    stamped: set[str] = field(default_factory=set)
+    """The topics that replaced times of records of this transaction by their own."""
     _producer: Producer = field(init=False)
     _failed: KafkaError | None = None
     _is_stuck: bool = False
@@ -148,6 +155,7 @@ class Transactions:
         """Open a transaction; the cluster learns of it with the first record."""
         with self._translated("begin"):
             self._producer.begin_transaction()
+        self.stamped.clear()
         # Wall clock on purpose: the monotonic clock stops while the machine sleeps.
         self.is_open, self._failed, self._opened = True, None, time.time()
 
@@ -157,6 +165,8 @@ class Transactions:
         def hear(error: KafkaError | None, record: Any) -> None:
             if error is None:
                 acknowledge(record.offset())
+                if record.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+                    self.stamped.add(columns.topic)
             else:
                 self._failed = self._failed or error
 
