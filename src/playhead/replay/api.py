@@ -34,7 +34,11 @@ from playhead.replay.earlier_copies import (
 )
 from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
 from playhead.replay.estimate import known_rate
-from playhead.replay.guards import refuse_another_target
+from playhead.replay.guards import (
+    has_topic_ids,
+    refuse_another_source,
+    refuse_another_target,
+)
 from playhead.replay.journal import Journal, on_unreadable
 from playhead.replay.old_groups import remove_old_groups
 from playhead.replay.planner import Planner
@@ -135,6 +139,15 @@ class Planned:
             committed = [each.slice for each in self.ends.target.entries(self.plan.replay_id)]
             return bool(committed) and not remaining(self.plan.slices(), committed)
         return False
+
+    def refuse_another_source(self) -> None:
+        """Refuse if the source is not the planned one any more, also where the run would only say its proof.
+
+        A source that does not answer is the run's business, which may not need it.
+        """
+        with suppress(Unavailable):
+            if has_topic_ids(self.plan):
+                refuse_another_source(self.ends.source, self.plan)
 
     def earlier_copies(self) -> Sequence[EarlierCopy]:
         """Who has written the same records there before, by the target's ledger of this moment."""

@@ -223,8 +223,8 @@ def refuse_another_target(target: Target, plan: Plan) -> None:
         raise TargetReplaced(plan.replay_id, planned=plan.target.identity, found=found)
 
 
-def refuse_what_is_gone(source: Source, plan: Plan, left: Sequence[Slice]) -> None:
-    """Refuse if the planned topic was replaced, or if unread offsets are gone from it."""
+def refuse_another_source(source: Source, plan: Plan) -> None:
+    """Refuse if the source at this address, or a topic of it, is not the planned one."""
     facts = source.facts()
     if facts.identity != plan.source.identity:
         raise SourceReplaced(
@@ -239,6 +239,34 @@ def refuse_what_is_gone(source: Source, plan: Plan, left: Sequence[Slice]) -> No
                 found=str(found.topic_id),
                 replay_id=plan.replay_id,
             )
+
+
+def has_topic_ids(plan: Plan) -> bool:
+    """Return whether a topic that was created again can be told from the planned one."""
+    return any(each.topic_id for each in plan.source.topics.values())
+
+
+def source_notes(source: Source, plan: Plan) -> list[Note]:
+    """Return a note if a finished replay's topics were created again since, or may have been.
+
+    The ledger proves what was there, and nothing of what is there now.
+    """
+    if not has_topic_ids(plan):
+        return []
+    try:
+        refuse_another_source(source, plan)
+    except SourceReplaced as exc:
+        text = f"{exc.message}: the proof is of the records of then, and nothing was read of those of now"
+    except PlayheadError as exc:
+        text = f"{exc.message}: whether the topics are still the planned ones is unknown"
+    else:
+        return []
+    return [Note("source-replaced", text)]
+
+
+def refuse_what_is_gone(source: Source, plan: Plan, left: Sequence[Slice]) -> None:
+    """Refuse if the planned topic was replaced, or if unread offsets are gone from it."""
+    refuse_another_source(source, plan)
     bounds = source.bounds()
     for slice_ in left:
         held = bounds.get((slice_.topic, slice_.partition))

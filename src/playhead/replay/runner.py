@@ -30,6 +30,7 @@ from playhead.replay.guards import (
     refuse_lost_files,
     refuse_lost_rows,
     refuse_what_is_gone,
+    source_notes,
 )
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.ledger_watch import LedgerWatcher
@@ -144,6 +145,7 @@ class Runner:
                 entries = self._until_done()
                 if self.plan.planned and not self._reports:
                     self.say(f"replay {replay_id} was done before; nothing was written now")
+                    notes += self._say(source_notes(self.ends.source, self.plan))
                 notes += self._say(copied_meanwhile(self.ends.target, self.plan))
                 notes += self._say(self._doubts)
             except BaseException as exc:

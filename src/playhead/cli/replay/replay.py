@@ -30,7 +30,7 @@ def replay(run: Run, source: str, target: str) -> None:
     earlier = Journal().get(replay_id) if replay_id else None
     if earlier is not None:
         _need_same(asked, earlier.plan.request, f"replay {replay_id}")
-        resume_saved(run, earlier, yes=run.values["yes"])
+        resume_saved(run, earlier, yes=run.values["yes"], names_source=True)
         return
     file: Path | None = run.values["plan_file"]
     is_dry = run.values["dry_run"]
@@ -39,9 +39,12 @@ def replay(run: Run, source: str, target: str) -> None:
         saved = load_plan(file)
         _need_same(asked, saved.request, str(file))
         planned = api.planned(saved, run.configuration(), share=part)
+        planned.refuse_another_source()
     else:
         warm = run.values["yes"] and not is_dry
         planned = api.plan(asked, run.configuration(), replay_id=replay_id, warm=warm, share=part)
+        if planned.is_begun:
+            planned.refuse_another_source()
         if file is not None:
             save_plan(run, planned.plan, file)
     if is_dry:

@@ -163,13 +163,25 @@ def save_plan(run: Run, plan: Plan, file: Path) -> None:
     )
 
 
-def resume_saved(run: Run, saved: JournalRun, *, yes: bool, trusts_ledger: bool = False) -> None:
-    """Resume a replay of the journal; a finished one reads and writes nothing."""
+def resume_saved(
+    run: Run,
+    saved: JournalRun,
+    *,
+    yes: bool,
+    trusts_ledger: bool = False,
+    names_source: bool = False,
+) -> None:
+    """Resume a replay of the journal; a finished one reads and writes nothing.
+
+    A command that names the source means what is there now: another one than the planned is refused.
+    """
     with_saved = with_servers(run, dict(saved.servers))
     part = share(run, saved.plan.request.target_endpoint)
     planned = api.planned(saved.plan, with_saved.configuration(), share=part)
     planned.trusts_ledger = trusts_ledger
     planned.is_resumed = True
+    if names_source:
+        planned.refuse_another_source()
     with held_for(saved.replay_id):
         play(with_saved, planned, yes=yes or planned.has_nothing_left())
 
