@@ -17,6 +17,7 @@ from playhead.record import Slice
 from playhead.request import Request
 from playhead.shown import plan_html, plan_lines, sample_lines, text
 from playhead.source import SourceFacts, TopicFacts, TopicPartition
+from playhead.span import are_named_to_the_end
 from playhead.target import Inspection
 from playhead.terms import Terms
 from playhead.time_span import OPEN_TRANSACTION
@@ -135,9 +136,19 @@ class Plan:
     def unstable(self) -> int:
         """How many offsets may be of a span by time, but could not be read behind an open transaction."""
         is_by_time = self.from_ms is not None or self.to_ms is not None
-        if not is_by_time or all(note.code != OPEN_TRANSACTION for note in self.notes):
+        return self.hidden if is_by_time else 0
+
+    @property
+    def hidden(self) -> int:
+        """How many offsets behind an open transaction a span reaches that names no end before them."""
+        if all(note.code != OPEN_TRANSACTION for note in self.notes):
             return 0
-        ends = [each for each in self.partitions if each.to_offset == each.stable_end]
+        named = self.request.spec.span.offsets
+        ends = [
+            each
+            for each in self.partitions
+            if each.to_offset == each.stable_end and not are_named_to_the_end(named, each.place)
+        ]
         return sum(each.high_watermark - each.stable_end for each in ends)
 
     def span_ends(self) -> dict[TopicPartition, int]:

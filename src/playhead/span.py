@@ -6,7 +6,7 @@ turns the span into times or offsets, given the present time.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -84,6 +84,14 @@ class OffsetSpan:
         """The sort key: topic, partition, start; the log's start is first, its end last."""
         to = (self.to_offset is None, self.to_offset or 0)
         return (self.topic or "", self.partition, self.from_offset or 0, *to)
+
+
+def are_named_to_the_end(offsets: Iterable[OffsetSpan], place: tuple[str, int]) -> bool:
+    """Return whether the span names the last of the partition's offsets, and so none after it."""
+    theirs = [
+        each for each in offsets if each.partition == place[1] and each.topic in (None, place[0])
+    ]
+    return bool(theirs) and all(each.to_offset is not None for each in theirs)
 
 
 @dataclass(frozen=True, slots=True)

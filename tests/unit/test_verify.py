@@ -139,6 +139,21 @@ class TestTheVerdict:
             "verified: 8 records read back, 0 differences; NOT the whole span" in of_run.verdict()
         )
 
+    @pytest.mark.parametrize(
+        ("span", "hidden"),
+        [("start..end", 20), ("0:3-", 20), ("0:3-8", 0), ("0:0-5", 0)],
+    )
+    def test_a_log_whose_end_an_open_transaction_hides_cannot_be_told(self, span, hidden):
+        """Who deletes the source after `verified` would lose what is committed behind it."""
+        records = [record(offset) for offset in range(8)]
+        source = ListSource(records, bounds={(TOPIC, 0): Bounds(0, 8, 28)})
+        asked = request(span=span)
+        plan = Planner(asked, Wiring(source, ListTarget(), None), 1).plan("r1")
+        found = self.verified(same=8).after(plan, ListTarget(), is_of_run=False)
+        assert (found.unstable, found.agrees) == (hidden, not hidden)
+        of_run = self.verified(same=8).after(plan, ListTarget(), is_of_run=True)
+        assert (of_run.unstable, of_run.agrees) == (0, True)
+
     def test_a_span_whose_first_records_were_deleted_cannot_be_told(self):
         source = ListSource(
             [record(offset, 1_600_000_000_000) for offset in range(5, 8)],

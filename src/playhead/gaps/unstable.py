@@ -9,7 +9,7 @@ from playhead.note import Note
 from playhead.record import Slice
 from playhead.replay.planner import Frozen, open_at_the_end
 from playhead.source import Bounds, Source, TopicPartition
-from playhead.span import Resolved
+from playhead.span import Resolved, are_named_to_the_end
 from playhead.time_span import OPEN_TRANSACTION
 
 
@@ -37,9 +37,8 @@ def unstable_of(
     frozen: Frozen,
 ) -> tuple[Unstable, ...]:
     """Return what is unstable where the span reaches the last stable offset; named offsets end before."""
-    parts = [
-        each for each in frozen.partitions if not _is_named_up_to_its_end(resolved, each.place)
-    ]
+    named = resolved.offsets
+    parts = [each for each in frozen.partitions if not are_named_to_the_end(named, each.place)]
     found = {
         each.place: Unstable(
             Slice(*each.place, each.earliest, each.stable_end),
@@ -48,15 +47,6 @@ def unstable_of(
         for each in open_at_the_end(source, parts, bounds, frozen.reaching)
     }
     return tuple(found[place] for place in sorted(found))
-
-
-def _is_named_up_to_its_end(resolved: Resolved, place: TopicPartition) -> bool:
-    theirs = [
-        each
-        for each in resolved.offsets
-        if each.partition == place[1] and each.topic in (None, place[0])
-    ]
-    return bool(theirs) and all(each.to_offset is not None for each in theirs)
 
 
 def unstable_gaps(

@@ -58,7 +58,7 @@ class Verification:
     extra_fields: Mapping[str, ExtraFields] = field(default_factory=dict)
     """For each source topic, the fields of its records that no column of the target takes."""
     unstable: int = 0
-    """Offsets that may be of a span by time, but could not be read behind an open transaction."""
+    """Offsets that may be of the span, but could not be read behind an open transaction."""
     is_of_run: bool = True
     """Whether the records of a run were compared, which has planned no unstable offsets."""
     told: tuple[Note, ...] = ()
@@ -161,8 +161,10 @@ class Verification:
         policed: Sequence[str] = ()
         if isinstance(target, DescribesTables):
             policed = target.table_facts(sorted(plan.source.topics)).policed
+        # A run has frozen its end; a comparison of the whole log is of all that is there now.
+        unstable = plan.unstable if is_of_run else plan.hidden
         return replace(
-            self, unstable=plan.unstable, is_of_run=is_of_run, told=told, policed=tuple(policed)
+            self, unstable=unstable, is_of_run=is_of_run, told=told, policed=tuple(policed)
         )
 
     def as_document(self) -> dict[str, Any]:
