@@ -14,7 +14,7 @@ from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
 from playhead.host import file_lock, jars
 from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
-from playhead.host.paths import config_file, state_dir
+from playhead.host.paths import cache_dir, config_file, state_dir
 from playhead.sandbox import Sandbox
 from playhead.spark.engine_folder import EngineFolder
 from playhead.spark.task_secrets import Handover
@@ -227,7 +227,7 @@ def test_a_sandbox_in_a_strangers_folder_is_refused_by_every_command(servers_fol
 
 
 @NEEDS_A_STRANGER
-@pytest.mark.parametrize("found", [state_dir, config_file])
+@pytest.mark.parametrize("found", [state_dir, config_file, cache_dir])
 @pytest.mark.parametrize("way", ["above", "itself", "link"])
 def test_a_state_below_a_strangers_folder_is_refused(
     monkeypatch, servers_folder, tmp_path, way, found
@@ -236,7 +236,7 @@ def test_a_state_below_a_strangers_folder_is_refused(
     theirs = strangers_folder(servers_folder / f"trap-{tmp_path.name}")
     (tmp_path / "link").symlink_to(theirs)
     place = {"above": theirs / "state", "itself": theirs, "link": tmp_path / "link"}[way]
-    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(place))
     with pytest.raises(Refused, match="under another user's control"):
         found()

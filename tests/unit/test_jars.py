@@ -363,6 +363,22 @@ def test_a_wrong_jar_of_mavens_own_folder_is_ignored(one_jar, repository, home):
     assert len(repository.asked) == 1
 
 
+def test_a_jar_of_mavens_own_folder_that_is_exchanged_after_a_look_does_not_run(
+    one_jar, repository, home, monkeypatch
+):
+    """HOME may be another user's, who can exchange the file between two looks at it."""
+    local = put(home / ".m2/repository" / one_jar.path, content(ONE))
+    look = jars._sha256
+
+    def looked_at(file):
+        found = look(file)
+        local.write_bytes(content("other"))
+        return found
+
+    monkeypatch.setattr(jars, "_sha256", looked_at)
+    assert jars.ensure("set")[0].read_bytes() == content(ONE)
+
+
 def test_what_a_dead_process_had_got_is_gone_on_with(one_jar, repository):
     put(cached().with_name(f"one-1.0.jar.{dead_pid()}.part"), content(ONE)[:123_456])
     assert jars.ensure("set")[0].read_bytes() == content(ONE)

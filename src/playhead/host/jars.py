@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import io
 import os
-import shutil
 import ssl
 import threading
 import urllib.error
@@ -24,7 +23,7 @@ from typing import Any
 
 from playhead.errors import NotFetched, Refused
 from playhead.host import paths, private_files
-from playhead.host.folders import exposed
+from playhead.host.folders import exposed, open_plain
 from playhead.host.threads import call_within
 
 LOCK = Path(__file__).with_name("jars.lock")
@@ -170,14 +169,11 @@ def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
 
 def _fetch(jar: Jar, tally: _Tally) -> None:
     target = _cached(jar)
-    local = Path("~/.m2/repository").expanduser() / jar.path
     # Each process writes a file with its own name, so two that fetch at once cannot mix their
     # bytes; the final rename is atomic, and both rename equal bytes.
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        if local.is_file() and local.stat().st_size == jar.size and _sha256(local) == jar.sha256:
-            with private_files.opened(part, "wb") as copy, local.open("rb") as original:
-                shutil.copyfileobj(original, copy)
+        if _copied_from_maven(jar, part):
             tally.has(jar, jar.size, " (from ~/.m2)")
         else:
             _adopt_abandoned_part(target, part)
@@ -187,6 +183,22 @@ def _fetch(jar: Jar, tally: _Tally) -> None:
     finally:
         if part.exists() and part.stat().st_size == jar.size:
             part.unlink()  # Complete, but not the locked bytes: nothing to continue with.
+
+
+def _copied_from_maven(jar: Jar, part: Path) -> bool:
+    """Copy the jar from the user's ~/.m2 if it has the locked bytes there.
+
+    The copy is what is checked: HOME may be another user's, who can exchange the file at any moment.
+    """
+    local = Path("~/.m2/repository").expanduser() / jar.path
+    with contextlib.suppress(OSError):
+        opened = open_plain(local.resolve(), os.O_RDONLY)
+        with os.fdopen(opened, "rb") as original, private_files.opened(part, "wb") as copy:
+            copy.write(original.read(jar.size + 1))
+        if _sha256(part) == jar.sha256:
+            return True
+        part.unlink()
+    return False
 
 
 def _adopt_abandoned_part(target: Path, part: Path) -> None:

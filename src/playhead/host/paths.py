@@ -31,8 +31,13 @@ def _xdg(variable: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the folder for files that can be created again: jars, the engine's start-up cache."""
-    return _xdg("XDG_CACHE_HOME")
+    """Return the folder for files that can be created again: jars, the engine's start-up cache, catalogs.
+
+    Its owner could put links there, behind which files are deleted, and catalogs that hide records.
+    """
+    folder = _xdg("XDG_CACHE_HOME")
+    _refuse_anothers(folder, "the folder of Playhead's caches", "XDG_CACHE_HOME")
+    return folder
 
 
 def state_dir() -> Path:
