@@ -19,6 +19,7 @@ from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session
 from playhead.postgres.stage.kept_rows import count_deletions
 from playhead.postgres.stage.latest_records import is_needed
+from playhead.postgres.storage import foreign_partitions
 from playhead.postgres.table import Table
 from playhead.records import Records
 from playhead.tables.columns import TIMESTAMP, TOPIC
@@ -73,6 +74,7 @@ def notes(session: Session, subject: Subject) -> Iterator[Note]:
     """Yield notes, most of them about what happens to a value's fields."""
     yield from _notes_of_fields(subject)
     yield from _notes_of_table(subject)
+    yield from _notes_of_foreign(session, subject.table)
     yield from _notes_of_session(session, subject)
     yield from _notes_of_rows(session, subject)
     yield from _notes_of_order(subject)
@@ -328,6 +330,13 @@ def _notes_of_session(session: Session, subject: Subject) -> Iterator[Note]:
         text = f"session_replication_role of this user is replica: rows of {subject.table.place} are written "
         text += "without its foreign keys and triggers"
         yield Note("target-unchecked", text)
+
+
+def _notes_of_foreign(session: Session, table: Table) -> Iterator[Note]:
+    if foreign := foreign_partitions(session, table):
+        text = f"{_listed(foreign)} of {table.place} is on another server, which commits on its own: rows that go "
+        text += "there are not written exactly once; a failure between the two commits leaves them twice"
+        yield Note("target-foreign-partition", text)
 
 
 def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:

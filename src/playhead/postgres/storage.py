@@ -29,6 +29,18 @@ def storage_of(session: Session, table: Table) -> dict[str, dict[str, int]]:
     return {_STORAGE: {str(oid): file for oid, file in files}}
 
 
+def foreign_partitions(session: Session, table: Table) -> list[str]:
+    """Return the partitions on other servers, which commit before this one and on their own."""
+    if table.kind != "p":
+        return []
+    found = session.run(
+        "SELECT p.relid::text FROM pg_catalog.pg_partition_tree($1::int8::oid) p "
+        "JOIN pg_catalog.pg_class c ON c.oid = p.relid WHERE c.relkind = 'f' ORDER BY 1",
+        (table.oid,),
+    )
+    return [name for (name,) in found]
+
+
 @contextmanager
 def unemptied(session: Session, table: Table) -> Iterator[None]:
     """Refuse if triggers truncate, drop or rewrite what has the rows, which counts as no deletion."""
@@ -67,6 +79,11 @@ def written_rows(
         altered, unfilled = [*altered, *changes], [*unfilled, *others]
         lacks += rules_of(table).lacking(table)
         then, now = _written(theirs, table), dict(_files(session, table))
+        if foreign := foreign_partitions(session, table):
+            doubtful.append(
+                f"{', '.join(foreign)} of {table.place} is on another server, which commits on its own: "
+                "a failure between the two commits leaves rows there twice"
+            )
         if gone := sorted(then.keys() - now.keys()):
             oids = ", ".join(map(str, gone))
             lost.append(f"{table.place} no longer has its partition of oid {oids}")
