@@ -16,6 +16,7 @@ from playhead.kafka.read.absences import (
     ABORTED,
     COMPACTED,
     MARKER,
+    ONCE_COMPACTED,
     LogExplainer,
     RecordsNotGiven,
 )
@@ -208,14 +209,15 @@ def test_the_end_of_a_long_aborted_transaction_is_not_looked_for_without_end():
     assert asked == [0, 1, 2, 3, 4]
 
 
-def test_compaction_shows_in_the_log_itself():
-    """The topic may be compacted no more."""
+@pytest.mark.parametrize(("is_compacted", "reason"), [(True, COMPACTED), (False, ONCE_COMPACTED)])
+def test_compaction_shows_in_the_log_itself(is_compacted, reason):
+    """The topic may be compacted no more; or something between left records out of its batches."""
     log = Log()
     log.data(5, {1}, producer=1, fate="plain")
     log.nothing(4)
     log.data(1, {0}, producer=1, fate="plain")
-    found = explainer(log, is_compacted=False).explain(PLACE, [(0, 1), (2, 9)])
-    assert found == Explained({COMPACTED: 8})
+    found = explainer(log, is_compacted=is_compacted).explain(PLACE, [(0, 1), (2, 9)])
+    assert found == Explained({reason: 8})
 
 
 # --- the bytes of a log -----------------------------------------------------------------------

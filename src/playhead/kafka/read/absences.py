@@ -21,6 +21,8 @@ from playhead.source import OutOfBounds, TopicPartition
 MARKER = "markers of transactions"
 ABORTED = "records of aborted transactions"
 COMPACTED = "compacted away"
+ONCE_COMPACTED = "compacted away earlier, or lost: the topic is not compacted now"
+"""The reason if record batches lack records of a topic that keeps all of them, by its settings."""
 NOT_SHOWN = "shown by no client, as markers are"
 """The reason if the log cannot be read directly, because only the client can log in."""
 
@@ -103,10 +105,13 @@ class LogExplainer:
 
     def _explained(self, search: "_Search") -> Explained:
         absences = {reason: count for reason, count in search.absences.items() if count}
-        if search.nothing and (search.shows_compaction or self._is_compacted(search.place[0])):
-            gone = total(search.nothing)
-            return Explained({**absences, COMPACTED: absences.get(COMPACTED, 0) + gone})
-        return Explained(absences, tuple(sorted(search.nothing)))
+        if not (search.nothing or COMPACTED in absences):
+            return Explained(absences)
+        is_compacted = self._is_compacted(search.place[0])
+        if search.nothing and not (search.shows_compaction or is_compacted):
+            return Explained(absences, tuple(sorted(search.nothing)))
+        gone = absences.pop(COMPACTED, 0) + total(search.nothing)
+        return Explained({**absences, (COMPACTED if is_compacted else ONCE_COMPACTED): gone})
 
     def _asked(self, place: TopicPartition, blanks: Sequence[Blank]) -> Explained:
         """Compare two clients: a record shown now was not returned; one shown only uncommitted was aborted."""
