@@ -125,8 +125,10 @@ def opened(root: Path | int, below: str = "", *, mode: int | None = None) -> Ite
 
 
 @contextmanager
-def opened_by_own_links(path: Path) -> Iterator[int]:
+def opened_by_own_links(path: Path, *, to_list: bool = True) -> Iterator[int]:
     """Return a handle on a folder to which no link of another user leads: such a link is an error (EACCES).
+
+    A handle that is not to list it needs no right to read the folder, only to enter it.
 
     Each name is opened before it is judged, so a link that is exchanged meanwhile changes nothing. Without
     Linux's handles on links, the folder is opened as it is.
@@ -150,7 +152,8 @@ def opened_by_own_links(path: Path) -> Iterator[int]:
             else:
                 os.close(here)
                 here = inner
-        folder = os.open(".", _FOLDER, dir_fd=here)
+        kind = _FOLDER if to_list else flags | os.O_DIRECTORY
+        folder = os.open(".", kind, dir_fd=here)
     finally:
         os.close(here)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -25,7 +25,7 @@ from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats import rrpair
 from playhead.traffic.formats.rrpair import Part
 from playhead.traffic.index import TrafficIndex
-from playhead.traffic.snapshot import Snapshot, is_packed
+from playhead.traffic.snapshot import Snapshot, is_packed, plain
 
 _PART_BYTES: Final = 32 << 20
 # Part size of a large file: a few parts per core end at about the same time, and need few processes.
@@ -89,7 +89,7 @@ def fingerprint(snapshot: Snapshot) -> str:
     """Return a hash of all bytes of all files, independent of their paths."""
     whole = hashlib.sha256()
     for file in snapshot.files:
-        with file.open("rb") as opened:
+        with plain(file) as opened:
             digest = hashlib.file_digest(opened, "sha256").digest()
         whole.update(digest)
     return whole.hexdigest()[:32]
@@ -139,7 +139,7 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
 
 def _document_after(file: Path, at: int) -> int | None:
     """Return the start of the next line that opens an object; lines inside a pretty-printed object are indented."""
-    with file.open("rb") as opened:
+    with BufferedReader(plain(file)) as opened:
         opened.seek(at)
         end = at + len(opened.readline(_SOUGHT_BYTES))
         while end < at + _SOUGHT_BYTES:

@@ -15,7 +15,7 @@ from playhead.traffic.index import TrafficIndex
 from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.partition_offsets import CapturedPartition, OffsetPart, PlacedSet
 from playhead.traffic.record_columns import TrafficColumns
-from playhead.traffic.snapshot import Snapshot, is_packed, opened
+from playhead.traffic.snapshot import Snapshot, is_packed, opened, plain
 
 _MOST_RECORDS: Final = 4_096
 _MOST_BYTES: Final = 4 << 20
@@ -58,7 +58,7 @@ class Files:
         if is_packed(path):
             self._packed[index] = self._stack.enter_context(opened(path))
         else:
-            file = self._stack.enter_context(path.open("rb", buffering=0))
+            file = self._stack.enter_context(plain(path))
             self._plain[index] = file.fileno()
 
 

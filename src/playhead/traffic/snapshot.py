@@ -4,14 +4,16 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from playhead.errors import UsageError
 from playhead.host import paths
+from playhead.host.folders import open_plain, opened_by_own_links
 
 LONGEST: Final = 256 << 20
 """Largest decompressed size in bytes of one document, entry or line; gzip can compress it to a thousandth."""
@@ -58,7 +60,7 @@ def find_snapshot(name: str, *, home: Path | None = None) -> Snapshot:
     """Return the snapshot at a path or with an id; raises `NoSnapshot`."""
     path = paths.at_home(name).absolute()
     if path.is_file():
-        return Snapshot(_stem(path), (path,))
+        return of_file(path)
     if path.is_dir():
         return _in_folder(name, path)
     tried = f"{path} does not exist"
@@ -75,7 +77,31 @@ def find_file(name: str) -> Snapshot:
     path = paths.at_home(name).absolute()
     if not path.is_file():
         raise NoSnapshot(name, reason=f"the file {path} does not exist")
-    return Snapshot(_stem(path), (path,))
+    return of_file(path)
+
+
+def of_file(path: Path) -> Snapshot:
+    """Return the capture of a file that the user named, who may name a link."""
+    return Snapshot(_stem(path), (path.resolve() if path.is_symlink() else path,))
+
+
+def kept_inside(name: str, folder: Path, files: Iterable[Path]) -> list[Path]:
+    """Return the files of a folder with links replaced by what they lead to; refuse what is no file there.
+
+    Another user may have made the folder, or the archive that it came from. A link there must not make
+    Playhead read a file elsewhere, and a pipe must not keep it waiting.
+    """
+    kept: dict[Path, None] = {}
+    top = folder.resolve()
+    for file in files:
+        real = file.resolve() if file.is_symlink() else file
+        if real != file and not real.is_relative_to(top):
+            reason = f"{file} is a link out of {folder}"
+            raise NoSnapshot(name, reason=reason, hint=f"name the file itself: {real}")
+        if not real.is_file():
+            raise NoSnapshot(name, reason=f"{file} is not a regular file")
+        kept[real] = None
+    return [*kept]
 
 
 def _stem(path: Path) -> str:
@@ -94,9 +120,10 @@ def _in_folder(name: str, folder: Path) -> Snapshot:
     names = {file.name for file in raw}
     raw = [file for file in raw if file.name.removesuffix(".gz") not in names - {file.name}]
     if raw:
-        return Snapshot(folder.name, tuple(raw))
+        return Snapshot(folder.name, tuple(kept_inside(name, folder, raw)))
     found = [*_below(folder)]
-    pairs = [file for file in found if _PAIR_FILE.fullmatch(file.name) and _may_be_pair(file)]
+    named = [file for file in found if _PAIR_FILE.fullmatch(file.name)]
+    pairs = [file for file in kept_inside(name, folder, named) if _may_be_pair(file)]
     if not pairs:
         reason = f"folder {folder} has neither raw.jsonl nor .json or .md files of pairs"
         raise NoSnapshot(name, reason=reason)
@@ -127,9 +154,15 @@ def _order(file: Path) -> tuple[bool, list[tuple[int, str]], str]:
     return stem == "raw", numbered, file.name
 
 
+def plain(file: Path) -> FileIO:
+    """Open a file of a snapshot; a link or a pipe that has taken its place since is an error."""
+    with opened_by_own_links(file.parent, to_list=False) as folder:
+        return FileIO(open_plain(file.name, os.O_RDONLY, folder=folder), "rb")
+
+
 def is_packed(file: Path) -> bool:
     """Return whether the file is gzip, by its first bytes."""
-    with file.open("rb") as opened:
+    with plain(file) as opened:
         return opened.read(2) == b"\x1f\x8b"
 
 
@@ -137,10 +170,10 @@ def is_packed(file: Path) -> bool:
 def opened(file: Path) -> Iterator[BinaryIO]:
     """Open a file, decompressed if it is gzip; raises `NoSnapshot` if the gzip data is damaged."""
     if not is_packed(file):
-        with file.open("rb") as plain:
-            yield plain
+        with BufferedReader(plain(file)) as content:
+            yield content
         return
-    with gzip.open(file, "rb") as packed:
+    with plain(file) as whole, gzip.open(whole, "rb") as packed:
         try:
             yield cast(BinaryIO, packed)
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:

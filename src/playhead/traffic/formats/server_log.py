@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from glob import glob
+from glob import glob, has_magic
 from io import BytesIO
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -17,7 +17,7 @@ from playhead.querylog.stderr_prefix import KNOWN_PREFIXES, prefix_among
 from playhead.traffic.catalog import Catalog, CatalogRow
 from playhead.traffic.formats.numbered import Entry, Gathering, columns_from
 from playhead.traffic.record_columns import TrafficColumns
-from playhead.traffic.snapshot import NoSnapshot, Snapshot, opened
+from playhead.traffic.snapshot import NoSnapshot, Snapshot, kept_inside, of_file, opened
 
 _AT_ONCE: Final = 1 << 20
 _BEGINNING: Final = 1 << 16
@@ -30,15 +30,19 @@ _PATTERN: Final = re.compile(r"[*?[]")
 def find_logs(form: LogForm, name: str) -> Snapshot:
     """Return the files of a log, sorted by the time of their first row: one file, a folder, or a pattern."""
     path = paths.at_home(name).absolute()
+    folder = path
     if path.is_file():
-        found = [path]
+        found = [*of_file(path).files]
+        folder = found[0].parent
     elif path.is_dir():
         endings = tuple(e for ending in _ENDINGS[form] for e in (ending, f"{ending}.gz"))
         found = [each for each in path.iterdir() if each.name.endswith(endings)]
     else:
         # Path.glob does not accept an absolute pattern.
         found = [*map(Path, glob(str(path)))] if _PATTERN.search(name) else []  # noqa: PTH207
+        folder = Path(*takewhile(lambda part: not has_magic(part), path.parts[:-1]))
     found = [each for each in found if each.is_file() and each.stat().st_size]
+    found = kept_inside(name, folder, found)
     if not found:
         raise NoSnapshot(name, reason=f"no {form} file found at {path}")
     ordered = sorted(found, key=lambda file: (_first_us(form, file), file.name))
