@@ -81,7 +81,7 @@ def find_file(name: str) -> Snapshot:
 
 
 def of_file(path: Path) -> Snapshot:
-    """Return the capture of a file that the user named, who may name a link."""
+    """Return the capture of a file that the user named: it can be a link."""
     return Snapshot(_stem(path), (path.resolve() if path.is_symlink() else path,))
 
 
