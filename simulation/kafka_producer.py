@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException
 
 from simulation.kafka_clients import Handle, Kafka, failure
 from simulation.kafka_cluster import COMMIT, Fenced, Place, Stored
@@ -198,7 +198,9 @@ class Producer(Handle):
             return
         transaction = self._transaction() if self._id is not None else None
         offset = self.kafka.cluster.write(transaction, sent.place, sent.entry)
-        record = SimpleNamespace(offset=lambda: offset, error=lambda: None)
+        record = SimpleNamespace(
+            offset=lambda: offset, error=lambda: None, timestamp=lambda: (TIMESTAMP_CREATE_TIME, 0)
+        )
         self._hear(sent, None, record)
 
     def _hear(self, sent: _Sent, error: Any, record: Any) -> None:

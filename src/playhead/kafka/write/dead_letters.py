@@ -138,7 +138,7 @@ class _DeadLetterWriter:
     writer: KafkaWriter
     ledger: Ledger
     replay_id: str
-    topic_ids: Mapping[str, str]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     _burials: dict[TopicPartition, Burials] = field(default_factory=dict)
 
     def write(self, slice_: Slice, letters: Sequence[DeadLetter]) -> int:
