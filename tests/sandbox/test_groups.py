@@ -458,6 +458,16 @@ def test_a_group_goes_through_a_replay_onto_its_copy(
     there = {r.value for r in copied if r.offset >= stands[copy, r.partition]}
     assert there == left
     assert len(left) == 40 - 7 - 19
+    through = ("groups", "clone", group, readers.name(), "--through", replay_id, "--yes")
+    made_anew(kafka, copy)
+    refused = playhead(*through, **where)
+    assert refused.returncode == 6
+    assert f"topic {copy} is not the one that this replay began to write to" in refused.stderr
+    made_anew(kafka, topic)
+    refused = playhead(*through, **where)
+    assert refused.returncode == 6
+    assert f"was planned with topic {topic} of id" in refused.stderr
+    assert readers.offsets(through[3]) == {}
 
 
 # --- what cannot be done
