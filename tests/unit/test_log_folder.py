@@ -44,7 +44,9 @@ class Follower:
             for log, rows in step:
                 self.given += [row.value for row in rows]
                 self.places += [(log.sequence, row.start) for row in rows]
-                self.kept[log.identity] = KeptLog(log.sequence, log.position)
+                self.kept[log.identity] = KeptLog(
+                    log.sequence, log.position, log.tail_at(log.position)
+                )
 
     def die(self) -> None:
         """With rows that were read and not committed."""
@@ -167,6 +169,44 @@ def test_what_was_truncated_before_it_was_read_is_said_to_be_lost(
     assert follower.folder.maybe_lost == 1
     assert "a.csv was truncated or replaced" in follower.said[0]
     assert follower.given == rows(first)[:-1] + rows(second)
+
+
+def test_an_older_copy_that_was_restored_and_went_on_is_read_from_its_beginning(
+    tmp_path: Path, follow: Follow
+) -> None:
+    file, given = tmp_path / "a.csv", rows(CSV[0].read_bytes())
+    assert len(given) > 30
+    file.write_bytes(b"".join(row + b"\n" for row in given[:10]))
+    reader = follow(file)
+    reader.catch_up()
+    assert reader.given == given[:10]
+    # Longer than what was read, so that the position is in the middle of other rows.
+    file.write_bytes(b"".join(row + b"\n" for row in [*given[:5], *given[12:]]))
+    reader.folder.close()
+    reader.begin()
+    reader.catch_up()
+    assert reader.given == [*given[:10], *given[:5], *given[12:]]
+    assert "has other content before byte" in reader.said[-1]
+    with file.open("ab") as more:
+        more.write(given[10] + b"\n")
+    reader.folder.close()
+    reader.begin()
+    reader.catch_up()
+    assert reader.given[-1] == given[10]
+    assert len(reader.said) == 1, "a log that has only grown goes on at its position"
+
+
+def test_a_shorter_copy_beside_a_log_repeats_nothing(tmp_path: Path, follow: Follow) -> None:
+    given = rows(CSV[0].read_bytes())
+    (tmp_path / "b.csv").write_bytes(b"".join(row + b"\n" for row in given))
+    reader = follow(tmp_path / "*.csv")
+    reader.catch_up()
+    (tmp_path / "a.csv").write_bytes(b"".join(row + b"\n" for row in given[:5]))
+    reader.folder.close()
+    reader.begin()
+    reader.catch_up()
+    reader.catch_up()
+    assert reader.given == given
 
 
 def test_a_copy_that_was_made_before_the_truncation_has_the_rest(

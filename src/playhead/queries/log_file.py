@@ -20,6 +20,7 @@ from playhead.querylog.stderr_prefix import prefix_among
 
 _BEGINNING: Final = 1 << 16
 _AT_ONCE: Final = 1 << 20
+_TAIL: Final = 256
 _QUIET_S: Final = 0.25
 """A server writes a row of stderr at once: bytes after this time belong to the next row."""
 _GZIP: Final = b"\x1f\x8b"
@@ -76,6 +77,14 @@ class LogFile:
     def held_bytes(self) -> int:
         """Number of bytes of the incomplete row."""
         return self._cutter.held_bytes
+
+    def tail_at(self, position: int) -> str:
+        """Return a digest of the last bytes before a position; empty where they cannot be read at once."""
+        if self.is_packed or self.stream is None:
+            return ""
+        start = max(0, position - _TAIL)
+        tail = os.pread(self.stream.fileno(), position - start, start)
+        return hashlib.sha256(tail).hexdigest()[:32]
 
     def go_to(self, position: int) -> None:
         """Continue at this byte, the beginning of a row."""

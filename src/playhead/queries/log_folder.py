@@ -25,6 +25,8 @@ class KeptLog(NamedTuple):
 
     sequence: int
     position: int
+    tail: str = ""
+    """A digest of the bytes before the position; empty where it is unknown."""
 
 
 Step = list[tuple[LogFile, list[LocatedRow]]]
@@ -106,10 +108,27 @@ class LogFolder:
         taken += [each.sequence for each in self.logs]
         before = self.kept.get(log.identity) or KeptLog(max(taken, default=-1) + 1, 0)
         log.sequence = before.sequence
-        log.go_to(before.position)
+        log.go_to(before.position if self._has_grown_only(log, before) else 0)
         self._known[log.identity] = log
         self.logs.append(log)
         self.logs.sort(key=attrgetter("sequence"))
+
+    def _has_grown_only(self, log: LogFile, before: KeptLog) -> bool:
+        """Return whether the file still has the bytes that were shipped, as far as this can be told.
+
+        An older copy begins with the same row, and a server that continues in it writes other rows over the
+        position: the rows of the copy are repeated, so that none of the others is lost.
+        """
+        # A copy that is shorter may be one beside the log itself, which the next scan finds.
+        is_long_enough = log.size() >= before.position
+        now = log.tail_at(before.position) if before.tail and is_long_enough else ""
+        if now in ("", before.tail):
+            return True
+        self.say(
+            f"{log.path} has other content before byte {before.position:,}, up to which it was shipped: an older "
+            "copy of it was restored, or it was rewritten. It is shipped again from its beginning"
+        )
+        return False
 
     def _close_the_oldest(self) -> None:
         opened = [log for log in self.logs if log.stream is not None]

@@ -137,7 +137,8 @@ class Shipping:
         """Return the logs, each at the position of the last committed transaction."""
         spec = self.spec
         kept = {
-            key: KeptLog(each.sequence, each.position) for key, each in shipper.positions.items()
+            key: KeptLog(each.sequence, each.position, each.tail)
+            for key, each in shipper.positions.items()
         }
         if self.folder is None:
             self.folder = LogFolder(spec.pattern, spec.prefixes, kept, self.say)
@@ -172,7 +173,8 @@ class Shipping:
         for step in steps:
             for log, rows in step:
                 self._send(shipper, log, rows, sent)
-                positions[log.identity] = Shipped(log.sequence, log.position, str(log.path))
+                tail = log.tail_at(log.position)
+                positions[log.identity] = Shipped(log.sequence, log.position, str(log.path), tail)
             is_full = sent.rows >= _MOST_ROWS or sent.bytes >= _MOST_BYTES
             if is_full or time.monotonic() - began > _LONGEST_S:
                 break

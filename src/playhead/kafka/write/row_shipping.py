@@ -45,6 +45,8 @@ class Shipped(NamedTuple):
     sequence: int
     position: int
     path: str
+    tail: str = ""
+    """A digest of the last shipped bytes, by which a rewritten log is recognised."""
 
     def as_json(self) -> bytes:
         return json.dumps({"version": _VERSION, **self._asdict()}, sort_keys=True).encode()
@@ -55,7 +57,8 @@ class Shipped(NamedTuple):
             said: Mapping[str, Any] = json.loads(text)
             if said["version"] != _VERSION:
                 raise ValueError(f"version {said['version']!r}; this Playhead knows {_VERSION}")
-            return cls(int(said["sequence"]), int(said["position"]), str(said["path"]))
+            tail = str(said.get("tail", ""))
+            return cls(int(said["sequence"]), int(said["position"]), str(said["path"]), tail)
         except UNREADABLE as exc:
             raise LedgerUnreadable(where, str(exc)) from exc
 
