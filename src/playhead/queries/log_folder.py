@@ -114,7 +114,7 @@ class LogFolder:
         self.logs.sort(key=attrgetter("sequence"))
 
     def _has_grown_only(self, log: LogFile, before: KeptLog) -> bool:
-        """Return whether the file still has the bytes that were shipped, as far as this can be told.
+        """Return whether the last shipped bytes are still before the position.
 
         An older copy begins with the same row, and a server that continues in it writes other rows over the
         position: the rows of the copy are repeated, so that none of the others is lost.
