@@ -242,23 +242,23 @@ def refuse_another_source(source: Source, plan: Plan) -> None:
 
 
 def has_topic_ids(plan: Plan) -> bool:
-    """Return whether a topic that was created again can be told from the planned one."""
+    """Return whether the plan names ids, which differ for a topic that was created again."""
     return any(each.topic_id for each in plan.source.topics.values())
 
 
 def source_notes(source: Source, plan: Plan) -> list[Note]:
     """Return a note if a finished replay's topics were created again since, or may have been.
 
-    The ledger proves what was there, and nothing of what is there now.
+    The ledger proves what was written from the topics of then, and nothing about those of now.
     """
     if not has_topic_ids(plan):
         return []
     try:
         refuse_another_source(source, plan)
     except SourceReplaced as exc:
-        text = f"{exc.message}: the proof is of the records of then, and nothing was read of those of now"
+        text = f"{exc}: the proof is of the records of then, and nothing was read of those of now"
     except PlayheadError as exc:
-        text = f"{exc.message}: whether the topics are still the planned ones is unknown"
+        text = f"{exc}: whether the topics are still the planned ones is unknown"
     else:
         return []
     return [Note("source-replaced", text)]

@@ -17,7 +17,7 @@ _SERVER_OF_DRIVER = "server"
 _SERVER_OF_BLOCKS = "org$apache$spark$network$netty$NettyBlockTransferService$$server"
 
 
-def close_or_say(context: "SparkContext", warn: Callable[[str], None]) -> None:
+def close_or_say(context: "SparkContext", say: Callable[[str], None]) -> None:
     """Close them; a Spark that the user brought may be another version, whose ports stay open."""
     from py4j.protocol import Py4JError
 
@@ -26,9 +26,7 @@ def close_or_say(context: "SparkContext", warn: Callable[[str], None]) -> None:
     except Py4JError:
         if not os.environ.get("SPARK_HOME"):
             raise
-        warn(
-            "the ports of the driver stay open, because the Spark of SPARK_HOME is another version"
-        )
+        say("the ports of the driver stay open, because the Spark of SPARK_HOME is another version")
 
 
 def close(context: "SparkContext") -> None:

@@ -173,7 +173,7 @@ def resume_saved(
 ) -> None:
     """Resume a replay of the journal; a finished one reads and writes nothing.
 
-    A command that names the source means what is there now: another one than the planned is refused.
+    A command that names the source means the topics of now, and is refused if they are not the planned ones.
     """
     with_saved = with_servers(run, dict(saved.servers))
     part = share(run, saved.plan.request.target_endpoint)
