@@ -100,6 +100,17 @@ def test_a_time_of_the_future_does_not_hide_gaps_behind_it():
     assert "offset 5 has a time in the future" in note.text
 
 
+def test_a_clock_that_is_behind_does_not_make_the_missing_settling_without_a_word():
+    """By our clock the log goes on into the future; by theirs, all of this is old."""
+    source = log(*range(10), o5=NOW - 10_000, o6=NOW + 5_000, o7=NOW + 50_000, o8=NOW + 90_000)
+    found = log_scan.seen(source, runs((6, 9)), LATER)
+    assert {each.kind for each in found.gaps} == {"settling"}
+    [note] = found.notes
+    assert note.code == "clock"
+    assert "offset 7 counts as settling, but has a time in the future" in note.text
+    assert log_scan.seen(source, runs((5, 7)), LATER).notes == [], "as far as clocks may differ"
+
+
 def test_behind_a_time_of_the_future_the_young_ones_are_still_found():
     source = log(*range(20), o5=NOW + 10**10, o12=NOW - 1_000)
     found = log_scan.seen(source, runs((8, 14), (16, 17)), LATER)

@@ -206,6 +206,11 @@ class GracePeriod:
         """Return whether a time is young; a future time counts only if the clocks differ little."""
         return self.since_ms < time_ms <= self.now_ms + self.settle_ms
 
+    def first_ahead(self, records: Records) -> int | None:
+        """Return the index of the first record whose time is too far in the future for clocks that differ little."""
+        latest = self.now_ms + self.settle_ms
+        return next((n for n, time in enumerate(records.timestamps_ms) if time > latest), None)
+
     def first_young(self, records: Records) -> int | None:
         """Return the first offset with a young record."""
         pairs = zip(records.offsets, records.timestamps_ms, strict=True)

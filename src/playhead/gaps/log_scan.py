@@ -96,16 +96,32 @@ class _GraceScan:
     doubtful_ms: int = 0
 
     def look_at(self, records: Records) -> None:
-        if self.since is not None or self.doubtful_from is None:
+        if self.since is not None:
+            self._doubt_our_clock(records, self.since)
+            return
+        if self.doubtful_from is None:
             return
         start = bisect_left(records.offsets, self.doubtful_from)
         if start < len(records):
             self.since = self.settling.first_young(records.cut(start, len(records)))
 
+    def _doubt_our_clock(self, records: Records, since: int) -> None:
+        """With a clock that is behind, all that was written meanwhile follows a record that seems young."""
+        held = records.cut(bisect_left(records.offsets, since), len(records))
+        ahead = self.settling.first_ahead(held)
+        if self.doubtful_from is None and ahead is not None:
+            self.doubtful_from, self.doubtful_ms = held.offsets[ahead], held.timestamps_ms[ahead]
+
     def note(self) -> Note | None:
         if self.doubtful_from is None:
             return None
         place = f"{self.place[0]}:{self.place[1]}"
+        if self.since is not None and self.since < self.doubtful_from:
+            text = (
+                f"{place} offset {self.doubtful_from} counts as settling, but has a time in the future, "
+                f"{show_ms(self.doubtful_ms)}: if the clock of this machine is behind, such records are missing"
+            )
+            return Note("clock", text)
         text = (
             f"{place} offset {self.doubtful_from} has a time in the future, "
             f"{show_ms(self.doubtful_ms)}: records after it may be late rather than missing"
