@@ -51,6 +51,18 @@ def test_a_source_that_does_not_answer_may_be_another(tmp_path):
     ]
 
 
+def test_a_target_whose_ledger_was_copied_is_named_beside_the_proof(tmp_path, monkeypatch):
+    target, plan = ListTarget(), whole_plan(of_id("first"))
+    runner(plan, of_id("first"), target, tmp_path).run()
+    monkeypatch.setattr(target, "identity", lambda: "another")
+    for each in TEN:
+        target.lose(each)
+    proof = runner(plan, of_id("first"), target, tmp_path).run()
+    [note] = [each for each in proof.notes if each.code == "target-copied"]
+    assert "the target is another, and the planned one was lists" in note.text
+    assert "only playhead verify r1" in note.text
+
+
 def test_a_command_that_names_the_source_is_refused_and_resume_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -213,14 +213,21 @@ def altered_notes(altered: Sequence[str]) -> list[Note]:
     return [Note("columns-altered", f"{each}: {text}") for each in altered]
 
 
-def refuse_another_target(target: Target, plan: Plan) -> None:
-    """Refuse a target that is neither the planned one nor restored from it.
+def refuse_another_target(target: Target, plan: Plan) -> list[Note]:
+    """Refuse a target that is neither the planned one nor restored from it; return a note on a restored one.
 
-    A ledger that knows the replay was copied from there, together with the committed data.
+    A ledger that knows the replay was copied from there, and so should be the committed data.
     """
     found = target.identity()
-    if found != plan.target.identity and not target.entries(plan.replay_id):
+    if found == plan.target.identity:
+        return []
+    if not target.entries(plan.replay_id):
         raise TargetReplaced(plan.replay_id, planned=plan.target.identity, found=found)
+    text = (
+        f"the target is {found}, and the planned one was {plan.target.identity}: its ledger was copied from "
+        f"there; only playhead verify {plan.replay_id}, which reads them, shows if the data were copied with it"
+    )
+    return [Note("target-copied", text)]
 
 
 def refuse_another_source(source: Source, plan: Plan) -> None:

@@ -136,11 +136,11 @@ class Runner:
         with self.journal.held(replay_id), self.ends.target.hold(replay_id):
             self.journal.note(replay_id, RUNNING)
             try:
-                refuse_another_target(self.ends.target, self.plan)
+                notes = self._say(refuse_another_target(self.ends.target, self.plan))
                 if self.journal.committed(replay_id):
                     self._look()  # Before the terms are written again into an emptied ledger.
                 terms = self.plan.terms()
-                notes = self._say(self.ends.target.prepare(replay_id, self.plan.target, terms))
+                notes += self._say(self.ends.target.prepare(replay_id, self.plan.target, terms))
                 abort_point("run.prepared")
                 entries = self._until_done()
                 if self.plan.planned and not self._reports:
