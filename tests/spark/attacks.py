@@ -187,6 +187,8 @@ OTHERS = [
     "key = ?",
     "key = 'a'; select 1",
     "key = '${spark.app.name}' or `${spark.app.name}` = 'a'",
+    "format_string('%h', map(key_bytes, key_bytes)) = 'a'",
+    "printf('%tH', offset) = '07'",
 ]
 # What Spark takes for its own clock, however the word is spelled; `timestamp'now'` is the plain one.
 MOVING = [
@@ -198,6 +200,9 @@ MOVING = [
     "to_timestamp(lower('NOW')) is null",
     "timestamp > (('now'))",
     "year('today') = 2026",
+    "'12:30'::timestamp is null",
+    "timestamp > 'T12'",
+    "hour(' +1:30:00') = 1",
     "date_add('today', 1) is null",
     "timestampadd(day, 1, 'now') is null",
     "datediff(timestamp, 'today') = 1",
@@ -215,6 +220,8 @@ MOVING_LITERALS = [
     "timestamp 'n\\157w' is null",
     "timestamp 'now\tUTC' is null",
     "timestamp r'now' is null",
+    "timestamp '12:30' is null",
+    "timestamp r' T12' is null",
 ]
 # Texts in which such a word, or a time, is nothing but what it says.
 UNMOVED = [

@@ -118,6 +118,16 @@ def test_a_bad_record_is_left_out_and_ends_nothing(spark, where):
     assert [row.keep for row in rows] == [False] * len(values)
 
 
+@pytest.mark.parametrize("text", ["12:30", "T12", " +1:30:00", "12:30:00.5Z"])
+def test_a_time_of_day_does_not_get_the_date_of_the_run(spark, text):
+    value = json.dumps({"at": text}).encode()
+    for where in ("value:at::timestamp is null", "cast(value:at as timestamp) is null"):
+        assert keeps(spark, where, value=value)
+    for where in ("value::timestamp is null", "to_timestamp(value) is null"):
+        assert keeps(spark, where, value=text.encode())
+    assert keeps(spark, "value::timestamp = '2021-08-04T12:30:00Z'", value=b"2021-08-04 12:30")
+
+
 def test_numbers_are_compared_as_numbers_and_exactly(spark):
     value = b'{"speed": 1000, "id": 9007199254740993, "d": 0.12345678901234567}'
     assert keeps(spark, "value:speed > 300", value=value)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.spark.allowed_functions import check_calls
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, tokens_of
 from playhead.transform.transform import Transform
@@ -310,6 +311,35 @@ def test_of_several_lines_the_one_with_the_error_is_shown():
         "    \tand value: = 'b'\n"
         "    \t          ^"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value:at::timestamp",
+        "cast(key as timestamp)",
+        "to_timestamp(value)",
+        "headers:at::timestamp",
+    ],
+)
+def test_a_text_that_becomes_a_time_needs_a_date(text):
+    """Spark adds the date of the run to a time of day, and a resumed replay must give the same rows."""
+    assert "regexp_replace(" in Transform(where=f"{text} is null").condition().sql
+
+
+@pytest.mark.parametrize("text", ["value:at::date", "value:at", "f(value:at)::timestamp"])
+def test_other_texts_are_as_they_are(text):
+    assert "regexp_replace(" not in Transform(where=f"{text} is null").condition().sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["timestamp '12:30' > timestamp", "'T12'::timestamp is null", "timestamp > ' +1:30'",
+     "format_string('%tH', offset) = '07'", "printf('%h', headers) = 'a'"],
+)  # fmt: skip
+def test_what_depends_on_the_day_or_the_machine_is_refused(text):
+    with pytest.raises(BadExpression):
+        check_calls(Transform(where=text).condition())
 
 
 def names(select: str) -> list[tuple[str, str | None]]:

@@ -21,8 +21,10 @@ _QUERY_STARTS = ("from", "select", "table", "values", "with")
 _QUERY_WORDS = ("select", "using")
 _DEPENDS = "depends on "
 _OWN_WORDS = {"localtime": "localtimestamp", "system_user": "user"}
-# Texts that Spark replaces by the time of reading.
-_MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
+# Texts that Spark replaces by the time of reading, and those without a date, which get the one of that day.
+_MOVING = re.compile(
+    r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])|^r?\W*(T|\d{1,2}:)", re.IGNORECASE
+)
 _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 _COMPARED = ("<", "<=", ">", ">=", "=", "==", "<>", "!=", "<=>")
 TYPE_TEXTS = {"from_json": 1, "from_csv": 1, "try_variant_get": 2}

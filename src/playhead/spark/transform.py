@@ -8,6 +8,7 @@ from playhead.spark.allowed_functions import check_calls, compared_literals
 from playhead.spark.arrow_rows import RAW
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
+from playhead.transform.path_sql import as_dated_text
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, TokenKind
 from playhead.transform.transform import Output, Transform
@@ -229,6 +230,8 @@ def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Colum
         made = functions.expr(output.expression.sql)
         if output.replaces == "timestamp":
             # A record needs a time in a log: without a new one, it keeps its own.
+            if scope.select(made).schema[0].dataType.typeName() == "string":
+                made = functions.expr(as_dated_text(output.expression.sql))
             time_ms = functions.unix_millis(made.cast("timestamp"))
             replaced["timestamp_ms"] = functions.coalesce(
                 time_ms, functions.col(f"{_HIDDEN}timestamp_ms")

@@ -4,12 +4,36 @@ import re
 from collections.abc import Sequence
 
 from playhead.transform.sql_types import whole_type
-from playhead.transform.tokens import HEADERS, Step, Token
+from playhead.transform.tokens import DOCUMENTS, HEADERS, Step, Token, TokenKind
 
 OWN_FUNCTIONS = frozenset(("try_element_at",))
 """Functions that only the translation uses, not users."""
 # get_json_object converts numbers to doubles and knows no types: these types need the exact way.
 _EXACT = re.compile(r"(decimal|dec|numeric|array|map|struct|variant)\b", re.IGNORECASE)
+
+_TIMES = ("timestamp", "timestamp_ltz")
+_TIME_FUNCTIONS = ("timestamp", "to_timestamp", "to_timestamp_ltz", "try_to_timestamp")
+
+
+def becomes_time(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a path, key or value becomes a time, by `::`, cast, or a function of that name."""
+    token = tokens[index]
+    before = [each.text.lower() for each in tokens[max(0, index - 2) : index]]
+    after = [each.text.lower() for each in tokens[index + 1 : index + 3]]
+    if token.kind is not TokenKind.PATH and token.name.lower() not in DOCUMENTS:
+        return False
+    if after[:1] == ["::"]:
+        return before[-1:] != ["."] and after[1:] != [] and after[1] in _TIMES
+    if before[1:] != ["("]:
+        return False
+    if before[0] in ("cast", "try_cast"):
+        return after[:1] == ["as"] and after[1:] != [] and after[1] in _TIMES
+    return before[0] in _TIME_FUNCTIONS and after[:1] == [")"]
+
+
+def as_dated_text(text: str) -> str:
+    """Return SQL for a text that becomes a time: Spark would add the date of the run to `12:30` or `T12`."""
+    return f"regexp_replace({text}, '(?s)^[^0-9A-Za-z]*(T|[0-9]{{1,2}}:).*', '')"
 
 
 def as_text(path: Token) -> str:

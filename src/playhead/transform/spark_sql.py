@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from playhead.transform.path_sql import as_text, as_type, is_exact
+from playhead.transform.path_sql import as_dated_text, as_text, as_type, becomes_time, is_exact
 from playhead.transform.sql_types import BadType, quoted_if_odd, whole_type
 from playhead.transform.tokens import (
     DOCUMENTS,
@@ -195,6 +195,8 @@ class _Translation:
             return ""
         if token.word == "cast" and self._is_sign(index + 1, "("):
             return "try_cast"
+        if becomes_time(self._solid, index):
+            return as_dated_text(as_text(token) if token.kind is TokenKind.PATH else token.text)
         if self._exact_path(index):
             return as_type(token, self._solid[index + 2].text)
         if token.kind is TokenKind.PATH and self._is_sign(index + 1, "::"):
