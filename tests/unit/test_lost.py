@@ -64,6 +64,27 @@ def test_anything_else_is_one_line_and_not_a_stack():
     )
 
 
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n",
+        "\n  An exception was thrown from the Python worker:\n",
+        ABORTED.format("x") + "Caused by: org.apache.spark.api.python.PythonException: ",
+    ],
+)
+def test_what_failed_in_python_is_named_by_the_last_line_of_its_account(begin):
+    text = (
+        f"{begin}Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n    process()\n'
+        "pyarrow.lib.ArrowInvalid: Not enough memory\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)\n"
+    )
+    failure = failure_of(RuntimeError(text))
+    assert failure.message == (
+        "the engine failed with RuntimeError: pyarrow.lib.ArrowInvalid: Not enough memory"
+    )
+
+
 def test_memory_that_was_not_enough_is_said_and_not_tried_again():
     failure = failure_of(
         RuntimeError(ABORTED.format("java.lang.OutOfMemoryError: Java heap space"))

@@ -1,6 +1,7 @@
 """Translates Spark's failures: an error of a task, or the loss of a part of the engine."""
 
 import json
+import re
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import SystemClock, wait_until
@@ -29,6 +30,8 @@ _LOST = {
         "NO_ACTIVE_SESSION",
     ),
 }
+# Python's own account of an error: its last line, which alone is not indented, is the reason.
+_IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 _FULL = ("java.lang.OutOfMemoryError", "OutOfMemoryException", "SparkOutOfMemoryError")
 _OVERFLOW = ("java.lang.ArithmeticException: long overflow", OUT_OF_REACH)
 
@@ -143,15 +146,20 @@ def _foreign(exc: Exception, text: str) -> PlayheadError:
     for what, phrases in _LOST.items():
         if any(phrase in text for phrase in phrases):
             return EngineLost(what)
-    # The JVM's stack stays in the chain, which -vv shows.
-    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
-    first = (causes[-1] if causes else text.strip().partition("\n")[0]).removeprefix("Caused by: ")
     kind = TimeOutOfReach if any(phrase in text for phrase in _OVERFLOW) else EngineFailed
     return kind(
-        f"the engine failed with {type(exc).__name__}: {first[:500]}",
+        f"the engine failed with {type(exc).__name__}: {_reason(text)[:500]}",
         hint="-vv shows the whole error; committed data stay",
         exit_code=PlayheadError.exit_code,
     )
+
+
+def _reason(text: str) -> str:
+    """Return the line that names the cause. The stacks stay in the chain of errors, which -vv shows."""
+    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    in_java = (causes[-1] if causes else text.strip().partition("\n")[0]).rstrip()
+    in_python = _IN_PYTHON.findall(text) if in_java.endswith((":", "below.")) else []
+    return in_python[-1] if in_python else in_java.removeprefix("Caused by: ")
 
 
 def _has_ended(exc: Exception) -> bool:
