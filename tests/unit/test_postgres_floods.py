@@ -18,7 +18,7 @@ from playhead.postgres.session import open_session
 from playhead.server import LinkLost
 from tests.lying_server import Flood, LyingServer, error, message, ready
 
-_MOST_BYTES = 700 << 20
+_MOST_BYTES = 900 << 20
 _COLUMNS = message(b"T", struct.pack(">h", 1) + b"a\0" + struct.pack(">ihihih", 0, 0, 20, 8, -1, 1))
 _VALUE = message(b"D", struct.pack(">hiq", 1, 8, 7))
 _NULL = message(b"D", struct.pack(">hi", 1, -1))
