@@ -128,9 +128,17 @@ def doors(spark: "SparkSession") -> dict[int, str]:
     }
 
 
-def test_every_door_is_on_loopback_and_there_are_two(doors: dict[int, str]) -> None:
+def test_every_door_is_on_loopback_and_there_are_three(doors: dict[int, str]) -> None:
     assert set(doors.values()) <= _LOOPBACK
-    assert len(doors) == 2, "PySpark's gateway, and our end of that; not the driver, nor its blocks"
+    assert len(doors) == 3, (
+        "the driver's blocks, PySpark's gateway, and our end of it; not the driver"
+    )
+
+
+def test_a_large_result_of_a_task_arrives(spark: "SparkSession") -> None:
+    """The driver fetches what is over a mebibyte through the port of its blocks."""
+    found = spark.range(0, 2, 1, 2).selectExpr("repeat('x', 3000000 + int(id)) AS held").collect()
+    assert sorted(len(row.held) for row in found) == [3_000_000, 3_000_001]
 
 
 def test_spark_serves_no_file_of_its_user(spark: "SparkSession", tmp_path: Path) -> None:
@@ -156,7 +164,7 @@ def test_a_port_that_cannot_be_closed_ends_the_start_but_for_the_users_own_spark
         closed_ports.close_or_say(spark.sparkContext, said.append)
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     closed_ports.close_or_say(spark.sparkContext, said.append)
-    assert "the ports of the driver stay open" in said[0]
+    assert "the port of the driver stays open" in said[0]
 
 
 def test_no_door_gives_a_stranger_anything(spark: "SparkSession", doors: dict[int, str]) -> None:

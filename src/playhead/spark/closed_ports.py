@@ -1,11 +1,10 @@
-"""Closes the ports of Spark that no task needs, and the files that it serves without its secret."""
+"""Closes the port of Spark's driver where no task needs it, and the files that it serves without its secret."""
 
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
 # The driver's port serves the files of this folder before it requires the secret, and follows `..` in
@@ -14,11 +13,10 @@ _SERVED = "/artifacts"
 # Paths "below" what is no folder lead nowhere, whatever their names are.
 _NO_FOLDER = "/dev/null"
 _SERVER_OF_DRIVER = "server"
-_SERVER_OF_BLOCKS = "org$apache$spark$network$netty$NettyBlockTransferService$$server"
 
 
 def close_or_say(context: "SparkContext", say: Callable[[str], None]) -> None:
-    """Close them; a Spark that the user brought may be another version, whose ports stay open."""
+    """Close them; a Spark that the user brought may be another version, whose port stays open."""
     from py4j.protocol import Py4JError
 
     try:
@@ -26,7 +24,7 @@ def close_or_say(context: "SparkContext", say: Callable[[str], None]) -> None:
     except Py4JError:
         if not os.environ.get("SPARK_HOME"):
             raise
-        say("the ports of the driver stay open, because the Spark of SPARK_HOME is another version")
+        say("the port of the driver stays open, because the Spark of SPARK_HOME is another version")
 
 
 def close(context: "SparkContext") -> None:
@@ -36,12 +34,8 @@ def close(context: "SparkContext") -> None:
     driver = environment.rpcEnv()
     driver.fileServer().addDirectoryIfAbsent(_SERVED, getattr(jvm, "java.io.File")(_NO_FOLDER))
     if context.master.partition("[")[0] == "local":
-        # Tasks are in the driver's process, so nothing ever connects to the driver or to its blocks.
-        _close_server(driver, _SERVER_OF_DRIVER)
-        _close_server(environment.blockManager().blockTransferService(), _SERVER_OF_BLOCKS)
-
-
-def _close_server(owner: "JavaObject", name: str) -> None:
-    field = owner.getClass().getDeclaredField(name)
-    field.setAccessible(True)
-    field.get(owner).close()
+        # Tasks are in the driver's process, and reach it without its port. The port of its blocks is needed:
+        # the driver fetches large results of tasks through it, also from itself.
+        field = driver.getClass().getDeclaredField(_SERVER_OF_DRIVER)
+        field.setAccessible(True)
+        field.get(driver).close()
