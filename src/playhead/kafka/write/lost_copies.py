@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, bounds_of
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
@@ -13,7 +14,8 @@ from playhead.source import Bounds, TopicPartition
 
 IDS = "topic_ids"
 """In an entry's details: the ids of the topics that have its records."""
-_Bounds = Mapping[TopicPartition, Bounds]
+_END_WITHIN_S = 3.0
+"""How long a partition may report an earlier end: a new leader learns late what was committed."""
 
 
 def lost_copies(admin: Admin, entries: Iterable[Entry]) -> dict[Slice, str]:
@@ -25,19 +27,37 @@ def lost_copies(admin: Admin, entries: Iterable[Entry]) -> dict[Slice, str]:
     maps = [(entry, map_) for entry in entries if (map_ := _map_of(entry)) is not None]
     topics = sorted({end.topic for _, map_ in maps for end in map_.ends})
     there = described_soon(admin, topics)
-    places = {(end.topic, end.partition) for _, map_ in maps for end in map_.ends}
-    asked = sorted(p for p in places if p[0] in there and p[1] in there[p[0]].partitions)
-    bounds = bounds_of(admin, asked) if asked else {}
+    bounds = _bounds_with(admin, there, [end for _, map_ in maps for end in map_.ends])
     lost: dict[Slice, str] = {}
     for entry, map_ in maps:
         for end in map_.ends:
             then = (entry.details.get(IDS) or {}).get(end.topic)
+            held = bounds.get((end.topic, end.partition))
             if (reason := _replaced(end, then, there)) is not None:
                 lost |= dict.fromkeys(_parts(entry.slice, map_, end, None), reason)
-            elif (reason := _cut(end, bounds.get((end.topic, end.partition)))) is not None:
-                held = bounds.get((end.topic, end.partition))
+            elif (reason := _cut(end, held)) is not None:
                 lost |= dict.fromkeys(_parts(entry.slice, map_, end, held), reason)
     return lost
+
+
+def _bounds_with(
+    admin: Admin, there: Mapping[str, Described], ends: Iterable[End]
+) -> dict[TopicPartition, Bounds]:
+    """Return the bounds of the partitions that exist, when they reach these ends or do not in time."""
+    last: dict[TopicPartition, int] = {}
+    for end in ends:
+        if end.topic in there and end.partition in there[end.topic].partitions:
+            place = end.topic, end.partition
+            last[place] = max(last.get(place, 0), end.last)
+    bounds: dict[TopicPartition, Bounds] = {}
+
+    def all_are_reached() -> bool:
+        bounds.update(bounds_of(admin, sorted(last)))
+        return all(bounds[place].high_watermark > last[place] for place in last)
+
+    if last:
+        wait_until(all_are_reached, deadline_s=_END_WITHIN_S, every_s=0.2)
+    return bounds
 
 
 def _map_of(entry: Entry) -> OffsetMap | None:
