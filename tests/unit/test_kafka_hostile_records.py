@@ -105,6 +105,17 @@ def test_memory_that_fills_while_the_caller_works_counts(monkeypatch):
         client.resident = 0
 
 
+def test_what_fills_the_memory_before_partitions_are_assigned_does_not_count(monkeypatch):
+    client = Unpacking(0)
+    monkeypatch.setattr(client, "assign", lambda _: None, raising=False)
+    monkeypatch.setattr(consumer.clients, "consumer", lambda _: client)
+    monkeypatch.setattr(consumer, "_resident", lambda: client.resident)
+    reading = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=1)
+    client.resident = consumer._MOST_UNPACKED + 1
+    reading.assign({})
+    assert reading.poll(0) == []
+
+
 def test_neither_way_of_reading_takes_offsets_that_do_not_ascend():
     found = [message(offset, value=b"v") for offset in (4, 6, 5)]
     reader = object.__new__(KafkaReader)
