@@ -123,7 +123,11 @@ def test_a_time_of_day_does_not_get_the_date_of_the_run(spark, text):
     value = json.dumps({"at": text}).encode()
     for where in ("value:at::timestamp is null", "cast(value:at as timestamp) is null"):
         assert keeps(spark, where, value=value)
-    for where in ("value::timestamp is null", "to_timestamp(value) is null"):
+    for where in (
+        "value::timestamp is null",
+        "to_timestamp(value) is null",
+        "lower(value)::string::timestamp is null",
+    ):
         assert keeps(spark, where, value=text.encode())
     assert keeps(spark, "value::timestamp = '2021-08-04T12:30:00Z'", value=b"2021-08-04 12:30")
 

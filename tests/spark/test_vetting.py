@@ -324,3 +324,52 @@ def test_a_word_for_now_is_a_word_where_no_time_is_made_of_it(spark) -> None:
 def test_no_record_gets_the_time_at_which_it_is_read(spark, text) -> None:
     with pytest.raises(BadExpression):
         check(spark, Transform(select=f"*, {text} AS timestamp"))
+
+
+# A text that Spark converts to a time without our format gets the date of the run if it has none.
+UNDATED = """hour(value) | date_format(value, 'yyyy') | date_trunc('day', value) | value + interval 1 day
+from_utc_timestamp(value:at, 'Europe/Rome') | timestamp > value:at | timestampadd(DAY, 1, value)
+concat(value, '')::timestamp | cast(coalesce(value:a, value:b) as timestamp) | extract(hour from value)
+try_to_timestamp(concat(value, '')) | to_timestamp(value::string) | cast(array(value) as array<timestamp>)
+cast(map(1, value) as map<int,timestamp>) | cast(named_struct('a', value) as struct<a:timestamp>)
+try_variant_get(try_parse_json(value), '$.at', 'timestamp') | value:at::array<timestamp>
+try_parse_json(value)::timestamp | from_csv(value, 'a timestamp') | from_json(value, 'a array<timestamp>')
+from_json(value, 'a struct<b: timestamp>', map('mode', 'PERMISSIVE')) | months_between(value, timestamp)
+transform(array(value), x -> x::timestamp) | value::int::string::varchar(9)::timestamp
+from_json(value, schema_of_json('{"a":"2020-01-01T00:00:00"}', map('inferTimestamp','true')))
+to_json(map(key_bytes, 1)) | to_json(named_struct('a', map(array(key_bytes), 1)))""".replace(
+    "\n", " | "
+)
+DATED = """hour(value::timestamp) | timestamp > value:at::timestamp | concat(value, '')::string::timestamp
+hour(value:a::int::string::timestamp) | transform(array(value), x -> x::string::timestamp)
+coalesce(value:a, value:b) :: STRING :: timestamp | (value:d || ' ' || value:t)::string::timestamp_ltz
+value:n::bigint::timestamp | date'2020-01-01'::timestamp | value::date::timestamp | value::timestamp_ntz
+try_to_timestamp(value, 'HH:mm') | from_csv(value, 'a timestamp', map('timestampFormat', 'HH:mm'))
+from_json(value, 'a timestamp', map('TIMESTAMPFORMAT', 'HH:mm')) | from_json(value, 'a timestamp_ntz')
+hour('2020-01-01 12:30') | timestamp::string::timestamp | to_json(map(key, 1))""".replace(
+    "\n", " | "
+)
+
+
+def test_no_expression_gets_the_date_of_the_run_or_a_hash(spark, visible) -> None:
+    for text in UNDATED.split(" | "):
+        with pytest.raises(BadExpression, match="Spark finds a (text|map)") as caught:
+            transforms._vet(spark, visible, the_condition(text))
+        assert "in each run" in (hint := str(caught.value.hint)) or "12:30" in hint
+    for text in DATED.split(" | "):
+        transforms._vet(spark, visible, the_condition(text))
+
+
+def test_an_own_pattern_makes_no_text_dated(spark, visible) -> None:
+    for pattern, put in ((".", ""), ("(?s)^[^0-9A-Za-z]*(T|[0-9]{1,2}:).*", "12:30")):
+        text = f"cast(regexp_replace(value, '{pattern}', '{put}') as timestamp)"
+        with pytest.raises(BadExpression, match="a text that becomes a time"):
+            transforms._vet(spark, visible, the_condition(text))
+
+
+@pytest.mark.parametrize("text", ["map(key_bytes, 1)", "array(map(struct(key_bytes), 1))"])
+def test_no_field_gets_a_name_that_differs_in_each_run(spark, text) -> None:
+    for name in ("made", "key"):
+        with pytest.raises(BadExpression, match="texts as the keys of a map"):
+            check(spark, Transform(select=f"{text} AS {name}"))
+    check(spark, Transform(where=f"({text}) is not null"))

@@ -73,6 +73,13 @@ def test_a_path_leads_into_json(text, expected):
             f"try_cast(try_cast({JSON.format('$.n')} AS int) AS string)",
         ),
         (
+            "value:n::int::string::timestamp",
+            (
+                f"try_cast(regexp_replace(try_cast(try_cast({JSON.format('$.n')} AS int) AS string), "
+                "'(?s)^[^0-9A-Za-z]*(T|[0-9]{1,2}:).*', '') AS timestamp)"
+            ),
+        ),
+        (
             "value:n::decimal(38,18)",
             (
                 "coalesce(try_variant_get(try_parse_json(value), '$.n', 'decimal(38,18)'), "

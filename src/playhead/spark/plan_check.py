@@ -21,7 +21,8 @@ from playhead.spark.allowed_functions import (
     is_written_as_type,
     sections,
 )
-from playhead.transform.path_sql import OWN_FUNCTIONS
+from playhead.spark.value_types import gets_date, has_time, is_hashed
+from playhead.transform.path_sql import OWN_FUNCTIONS, WITHOUT_DATE
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression
 
@@ -48,6 +49,22 @@ _NO_TEXTS = _PARSERS | {_HOME + name for name in _NO_TEXT.split()}
 _OF_RECORDS = {f"{_HOME}AttributeReference", f"{_HOME}NamedLambdaVariable"}
 # Constants, whatever they are made of: a type's name has the fields' names in it.
 _OF_TYPES = {f"{_HOME}TypeOf", f"{_HOME}Collation"}
+# Text made of a record, and what makes a time of it.
+_REPLACE, _VARIANT = f"{_HOME}RegExpReplace", f"{_HOME}variant.VariantGet"
+_READERS = {f"{_HOME}JsonToStructs", f"{_HOME}CsvToStructs"}
+_WRITER = f"{_HOME}StructsToJson"
+_HINT = "docs/guides/transforms.md lists what is allowed"
+_DATED_HINT = (
+    "a text without a date, such as 12:30, would get the date of the run: write value:at::timestamp, or "
+    "::string::timestamp after any other text"
+)
+_FORMAT_HINT = (
+    "a text without a date, such as 12:30, would get the date of the run: add the option timestampFormat, "
+    "or read the field as a string"
+)
+_HASHED_HINT = (
+    "JSON would have another name for them in each run: use texts, as from hex(key_bytes)"
+)
 _REMARKS = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
 
@@ -130,9 +147,11 @@ def refuse_meant(frame: "DataFrame", expression: Expression) -> None:
         raise _refused(expression, f"a {plan.nodeName()}, which uses more than one record")
     if not plan.deterministic():
         raise _refused(expression, "a value that changes between runs")
-    tree = json.loads(expressions.head().toJSON())
+    head = expressions.head()
+    tree = json.loads(head.toJSON())
     _refuse_others(expression, tree)
     _refuse_moving(expression, tree)
+    _refuse_changing(expression, head, tree)
 
 
 def _refuse_moving(expression: Expression, tree: Any) -> None:
@@ -160,6 +179,55 @@ def _may_move(made_of: Sequence[Any]) -> bool:
         return is_moving(str(made.get("value")))
     # Any other constant may be a text, and its parts need not show which: char(110) is a letter.
     return True
+
+
+def _refuse_changing(expression: Expression, head: Any, nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse what each run makes another value of: a text that gets its date, and bytes that get a hash."""
+    for index, node in enumerate(nodes):
+        found = node.get("class")
+        if _makes_zoned_time(node) and not _is_dated(nodes, index + 1):
+            if gets_date(_type_below(head, nodes, index), node.get("dataType")):
+                raise _refused(expression, "a text that becomes a time", _DATED_HINT)
+        elif found == _VARIANT and has_time(node.get("targetType")):
+            raise _refused(expression, "a text that may become a time", _DATED_HINT)
+        elif found in _READERS and has_time(node.get("schema")):
+            options = _in_java(head, nodes, index).options().keys().mkString(" ")
+            if "timestampformat" not in options.lower().split():
+                raise _refused(expression, "a text that becomes a time", _FORMAT_HINT)
+        elif found == _WRITER and is_hashed(_type_below(head, nodes, index)):
+            raise _refused(expression, "a map whose keys are bytes", _HASHED_HINT)
+
+
+def _makes_zoned_time(node: Mapping[str, Any]) -> bool:
+    """Return whether a node converts a value to a time with a zone, without a format."""
+    is_parser = node.get("class") in _PARSERS and node.get("num-children") == 1
+    return (is_parser or node.get("class") == _CAST) and has_time(node.get("dataType"))
+
+
+def _is_dated(nodes: Sequence[Mapping[str, Any]], index: int) -> bool:
+    """Return whether this is a literal, or a text from which we have removed what has no date."""
+    if nodes[index].get("class") == _LITERAL:
+        return True
+    if nodes[index].get("class") != _REPLACE:
+        return False
+    parts = [nodes[_child(nodes, index, place)].get("value") for place in (1, 2)]
+    return parts == [WITHOUT_DATE, ""]
+
+
+def _type_below(head: Any, nodes: Sequence[Mapping[str, Any]], index: int) -> Any:
+    """Return the type of a node's first child."""
+    return json.loads(_in_java(head, nodes, index + 1).dataType().json())
+
+
+def _in_java(head: Any, nodes: Sequence[Mapping[str, Any]], index: int) -> Any:
+    """Return the engine's own object for a node, which knows its type."""
+    found, place = head, 0
+    while place != index:
+        child, position = place + 1, 0
+        while (after := _end(nodes, child)) <= index:
+            child, position = after, position + 1
+        found, place = found.children().apply(position), child
+    return found
 
 
 def _is_of_records(nodes: Sequence[Any]) -> bool:
@@ -221,10 +289,10 @@ def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
             waiting.extend(found)
 
 
-def _refused(expression: Expression, found: str) -> BadExpression:
+def _refused(expression: Expression, found: str, hint: str = _HINT) -> BadExpression:
     return expression.bad(
         expression.start,
         f"Spark finds {found} in it, which an expression must not contain",
-        "docs/guides/transforms.md lists what is allowed",
+        hint,
         length=expression.end - expression.start,
     )

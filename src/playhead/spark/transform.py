@@ -8,7 +8,7 @@ from playhead.spark.allowed_functions import check_calls, compared_literals
 from playhead.spark.arrow_rows import RAW
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
-from playhead.transform.path_sql import as_dated_text
+from playhead.spark.value_types import is_hashed
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, TokenKind
 from playhead.transform.transform import Output, Transform
@@ -102,20 +102,16 @@ def vet(spark: "SparkSession", transform: Transform) -> None:
         for expression in expressions:
             _vet(spark, visible, expression)
         for output in transform.outputs():
-            if output.replaces == "timestamp" and not output.is_bare:
-                _vet(spark, visible, output.expression, kind="timestamp")
+            _refuse_misfit(visible, output)
     _vetted = spark, transform
 
 
-def _vet(
-    spark: "SparkSession", visible: "DataFrame", expression: Expression, kind: str | None = None
-) -> None:
-    """Check an expression as it is, or as it becomes a value of some kind."""
+def _vet(spark: "SparkSession", visible: "DataFrame", expression: Expression) -> None:
     is_shown = can_be_asked(spark)
     try:
         if is_shown:
             refuse_read(spark, expression)
-        analysed = _analysed(visible, expression, kind)
+        analysed = _analysed(visible, expression)
     except BadExpression:
         raise
     except Exception as exc:  # Spark's analysis raises errors that are not PySparkException.
@@ -124,11 +120,10 @@ def _vet(
         refuse_meant(analysed, expression)
 
 
-def _analysed(visible: "DataFrame", expression: Expression, kind: str | None = None) -> "DataFrame":
+def _analysed(visible: "DataFrame", expression: Expression) -> "DataFrame":
     from pyspark.sql import functions
 
-    made = functions.expr(expression.sql)
-    frame = visible.select((made.cast(kind) if kind else made).alias("made"))
+    frame = visible.select(functions.expr(expression.sql).alias("made"))
     _ = frame.schema  # Spark Connect analyses only on demand.
     return frame
 
@@ -230,8 +225,6 @@ def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Colum
         made = functions.expr(output.expression.sql)
         if output.replaces == "timestamp":
             # A record needs a time in a log: without a new one, it keeps its own.
-            if scope.select(made).schema[0].dataType.typeName() == "string":
-                made = functions.expr(as_dated_text(output.expression.sql))
             time_ms = functions.unix_millis(made.cast("timestamp"))
             replaced["timestamp_ms"] = functions.coalesce(
                 time_ms, functions.col(f"{_HIDDEN}timestamp_ms")
@@ -332,21 +325,27 @@ def _check_output(scope: "DataFrame", output: Output) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
-    found = _type_of(scope, output.expression)
+    if output.replaces is not None:
+        return
+    try:
+        _ = scope.select(functions.to_json(functions.struct(_field(output)), _JSON)).schema
+    except PySparkException as exc:
+        reason = f"{_type_of(scope, output.expression).simpleString()} has no form in JSON"
+        raise at_all_of(output.expression, reason, "say ::string") from exc
+
+
+def _refuse_misfit(visible: "DataFrame", output: Output) -> None:
+    found = _analysed(visible, output.expression).schema[0].dataType
     problem = _misfit(output.replaces, found)
     if problem is not None:
         raise at_all_of(output.expression, f"found {found.simpleString()}, needed {problem}", None)
-    if output.replaces is None:
-        try:
-            _ = scope.select(functions.to_json(functions.struct(_field(output)), _JSON)).schema
-        except PySparkException as exc:
-            reason = f"{found.simpleString()} has no form in JSON"
-            raise at_all_of(output.expression, reason, "say ::string") from exc
 
 
 def _misfit(part: str | None, found: "DataType") -> str | None:
     """Return what the part of a record must be, if it has another type."""
     kind = found.typeName()
+    if is_hashed(found.jsonValue()):
+        return "texts as the keys of a map, as from hex(key_bytes)"
     if part == "timestamp" and kind not in ("timestamp", "timestamp_ntz", "date"):
         return "a timestamp, as from value:at::timestamp"
     if part == "headers":

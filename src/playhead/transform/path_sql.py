@@ -11,7 +11,9 @@ OWN_FUNCTIONS = frozenset(("try_element_at",))
 # get_json_object converts numbers to doubles and knows no types: these types need the exact way.
 _EXACT = re.compile(r"(decimal|dec|numeric|array|map|struct|variant)\b", re.IGNORECASE)
 
-_TIMES = ("timestamp", "timestamp_ltz")
+TIMES = ("timestamp", "timestamp_ltz")
+"""Types to which Spark converts a text without a date: it adds the date of the run to `12:30` or `T12`."""
+WITHOUT_DATE = "(?s)^[^0-9A-Za-z]*(T|[0-9]{1,2}:).*"
 _TIME_FUNCTIONS = ("timestamp", "to_timestamp", "to_timestamp_ltz", "try_to_timestamp")
 
 
@@ -23,17 +25,24 @@ def becomes_time(tokens: Sequence[Token], index: int) -> bool:
     if token.kind is not TokenKind.PATH and token.name.lower() not in DOCUMENTS:
         return False
     if after[:1] == ["::"]:
-        return before[-1:] != ["."] and after[1:] != [] and after[1] in _TIMES
+        return before[-1:] != ["."] and after[1:] != [] and after[1] in TIMES
     if before[1:] != ["("]:
         return False
     if before[0] in ("cast", "try_cast"):
-        return after[:1] == ["as"] and after[1:] != [] and after[1] in _TIMES
+        return after[:1] == ["as"] and after[1:] != [] and after[1] in TIMES
     return before[0] in _TIME_FUNCTIONS and after[:1] == [")"]
 
 
+def around_cast(tokens: Sequence[Token], index: int) -> tuple[str, str]:
+    """Return what stands around the cast that ends here; nothing, except in `::string::timestamp`."""
+    types = [token.text.lower() for token in tokens[index : index + 3]]
+    is_dated = len(types) == 3 and types[:2] == ["string", "::"] and types[2] in TIMES
+    return ("regexp_replace(", f", '{WITHOUT_DATE}', '')") if is_dated else ("", "")
+
+
 def as_dated_text(text: str) -> str:
-    """Return SQL for a text that becomes a time: Spark would add the date of the run to `12:30` or `T12`."""
-    return f"regexp_replace({text}, '(?s)^[^0-9A-Za-z]*(T|[0-9]{{1,2}}:).*', '')"
+    """Return SQL for a text that becomes a time; empty, which is no time, if it has no date."""
+    return f"regexp_replace({text}, '{WITHOUT_DATE}', '')"
 
 
 def as_text(path: Token) -> str:

@@ -5,7 +5,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from playhead.transform.path_sql import as_dated_text, as_text, as_type, becomes_time, is_exact
+from playhead.transform import path_sql
+from playhead.transform.path_sql import as_text, as_type, is_exact
 from playhead.transform.sql_types import BadType, quoted_if_odd, whole_type
 from playhead.transform.tokens import (
     DOCUMENTS,
@@ -121,9 +122,9 @@ class _Translation:
         self._text, self._option = text, option
         self._all = tokens
         self._solid = [token for token in tokens if token.kind is not TokenKind.SPACE]
-        # By token index: how many casts begin before the token, and the replacement of a type's
-        # tokens.
-        self._casts: dict[int, int] = {}
+        # By token index: the calls that begin before the token, the innermost first, and the replacement
+        # of a type's tokens.
+        self._opened: dict[int, list[str]] = {}
         self._types: dict[int, str] = {}
 
     def pieces(self) -> list[SqlPart]:
@@ -137,8 +138,8 @@ class _Translation:
             if token.kind is TokenKind.SPACE:
                 pieces.append(_blank(token))
                 continue
-            cast = SqlPart("try_cast(", token.start, len(token.text), is_verbatim=False)
-            pieces += [cast] * self._casts.get(index, 0)
+            for opened in reversed(self._opened.get(index, ())):
+                pieces.append(SqlPart(opened, token.start, len(token.text), is_verbatim=False))
             pieces += made[index]
             index += 1
         return [*pieces, SqlPart(")", self._all[-1].end - 1, 1, is_verbatim=False)]
@@ -179,10 +180,11 @@ class _Translation:
         if token.kind is TokenKind.TYPE:
             if self._exact_path(index - 2):
                 return []
-            self._open_cast(index)
-            opened = SqlPart(" AS ", start, length, is_verbatim=False)
-            closed = SqlPart(")", token.end - 1, 1, is_verbatim=False)
             type_ = whole_type(token.text)
+            before, after = path_sql.around_cast(self._solid, index)
+            self._open_cast(index, f"{before}try_cast(")
+            opened = SqlPart(" AS ", start, length, is_verbatim=False)
+            closed = SqlPart(f"){after}", token.end - 1, 1, is_verbatim=False)
             return [opened, SqlPart(type_, start, length, is_verbatim=type_ == token.text), closed]
         body = self._body(index)
         return [SqlPart(body, start, length, is_verbatim=body == token.text)] if body else []
@@ -195,8 +197,9 @@ class _Translation:
             return ""
         if token.word == "cast" and self._is_sign(index + 1, "("):
             return "try_cast"
-        if becomes_time(self._solid, index):
-            return as_dated_text(as_text(token) if token.kind is TokenKind.PATH else token.text)
+        if path_sql.becomes_time(self._solid, index):
+            text = as_text(token) if token.kind is TokenKind.PATH else token.text
+            return path_sql.as_dated_text(text)
         if self._exact_path(index):
             return as_type(token, self._solid[index + 2].text)
         if token.kind is TokenKind.PATH and self._is_sign(index + 1, "::"):
@@ -220,13 +223,13 @@ class _Translation:
             return False
         return is_exact(self._solid[index + 2].text)
 
-    def _open_cast(self, index: int) -> None:
+    def _open_cast(self, index: int, opened: str) -> None:
         """Note where the cast begins that a `::type` ends."""
         start = self._primary_start(index - 2)
         if start is None:
             reason = "`::` needs a value before it, as in value:speed::int"
             raise self._bad(self._solid[index - 1], reason)
-        self._casts[start] = self._casts.get(start, 0) + 1
+        self._opened.setdefault(start, []).append(opened)
 
     def _primary_start(self, index: int) -> int | None:
         """Return where the value begins that ends at this token; None if no value ends there."""
