@@ -87,6 +87,8 @@ def test_nobody_is_let_in_by_leaving_the_list_out():
         ["2001::/16", "2600::/17"],
         # Addresses that stand for IPv4 addresses.
         ["64:ff9b::/96"],
+        ["64:ff9b::/95"],
+        ["64:ff9b::/32"],
         ["64:ff9b::800:0/103"],
         ["2002::/16"],
         ["2002:800::/23"],

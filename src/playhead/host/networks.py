@@ -70,6 +70,8 @@ def _as_meant(network: Network) -> Network:
     """Return the IPv4 network whose hosts come with these IPv6 addresses."""
     if isinstance(network, ipaddress.IPv6Network):
         for way, before in _OF_IPV4:
+            if way.subnet_of(network):
+                return ipaddress.IPv4Network("0.0.0.0/0")
             if network.subnet_of(way):
                 part = int(network.network_address) >> (96 - before) & 0xFFFFFFFF
                 return ipaddress.IPv4Network((part, min(network.prefixlen - before, 32)))
