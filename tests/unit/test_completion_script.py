@@ -96,6 +96,27 @@ def test_bash_completes_by_the_script(run, tmp_path):
     assert (done.stdout.split(), done.stderr) == (["describe", "delete"], "")
 
 
+def test_fish_gets_the_whole_of_a_name_with_a_comma(run, tmp_path):
+    """Otherwise a group `orders,x` would be completed to `orders`, which may be another one."""
+    code, script, _ = run("fish", "--show-completion")
+    assert code == 0
+    assert script.count("string split") == script.count('string split -m 1 "," $completion') == 1
+    if shutil.which("fish") is None:
+        pytest.skip("needs fish")
+    command = tmp_path / "playhead"
+    command.write_text("#!/bin/sh\necho 'plain,orders,x'\n")
+    command.chmod(0o755)
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"{script}\ncomplete -C 'playhead o'"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["orders,x"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "complete"])
 def test_a_shell_that_asks_for_nothing_known_gets_nothing(shell, tmp_path):
     """As the scripts ask that Typer once installed."""

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
     add_completion_class,
     get_completion_class,
     split_arg_string,
@@ -136,4 +137,13 @@ def _script(shell: str) -> str:
     return kind(click.Command("playhead"), {}, "playhead", COMPLETES).source()
 
 
+class FishWords(FishComplete):
+    """Completion for fish; a name or a help text can contain the comma before which the kind is."""
+
+    source_template = FishComplete.source_template.replace(
+        'string split "," $completion', 'string split -m 1 "," $completion'
+    )
+
+
 add_completion_class(BashWords)
+add_completion_class(FishWords)
