@@ -2,7 +2,7 @@
 counted.
 
 A number with more decimals than its column, or a time with more of them, is rounded, as in SQL. A column
-without a zone, or without a time of day, cuts what a text says of it. Of two fields with one name the last
+without a zone, a date or a time of day cuts what a text says of it. Of two fields with one name the last
 one counts, and only `json` keeps both. None of these is an error.
 """
 
@@ -24,9 +24,38 @@ _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 # The server's unit is microseconds; Arrow never passes it a time with more digits.
 _MOST_DIGITS = 6
 _FRACTION = re.compile(r"(?:[:,]\d\d|T\d{6})[.,](\d+)")
-# A time of day, and what follows it: a zone, or half of the day.
-_CLOCK = re.compile(r"(?:^|[T\s])(\d\d?:[\d:.]*)\s*(.*?)\s*$|T(\d{4,6})\s*(.*?)\s*$", re.IGNORECASE)
-_ZONE_OF_DATE = re.compile(r"\d[+-]\d\d:\d\d\s*$")
+# A time of day, and what follows it: a zone, or half of the day. Without colons, it is one only after a
+# whole date.
+_CLOCK = re.compile(
+    r"(?:^|[T\s])(?P<time>\d\d?:[\d:.]*)\s*(?P<zone>.*?)\s*$"
+    r"|(?:T|(?:\d{8}|\d+[-/.]\w+[-/.]\d+|[a-z]{3,}\.?\s\d\d?,?\s\d{4})\s+)"
+    r"(?P<short_time>\d{4,6}(?:\.\d*)?)\s*(?P<short_zone>.*?)\s*$",
+    re.IGNORECASE,
+)
+_ZONE_OF_DATE = re.compile(r"\d(?:[+-]\d\d:\d\d|\s+[+-]\d\d?(?::?\d\d)?)\s*$")
+_WORD_AFTER_DATE = re.compile(r"\d\s+([a-z][\w/+-]*)\s*$", re.IGNORECASE)
+# What such a word can be beside a zone: an era, or the name of a month or of a day of the week.
+_NO_ZONES = (
+    *(
+        "bc",
+        "ad",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "may",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "oct",
+        "nov",
+        "dec",
+    ),
+    *("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+)
+# A day number with a part of a day.
+_PART_OF_DAY = re.compile(r"^\s*J(?:ULIAN)?\s*\d+\.0*[1-9]", re.IGNORECASE)
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
 # Ranges by the type of their bounds, which the server reads as it reads a value.
 _BOUNDS = {
@@ -37,7 +66,11 @@ _BOUNDS = {
 _BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
 # The seconds of an interval, at its end: hours may have more decimals and still be whole microseconds.
 _SECONDS = re.compile(r"[.,](\d+)\s*(?:s|secs?|seconds?)?\s*(?:ago\s*)?$", re.IGNORECASE)
-_DATE = re.compile(r"\d+[-/.]\w+[-/.]\d+|\d{8}T")
+# Not the seconds and the zone of `12:00:00.5-08:00`.
+_DATE = re.compile(
+    r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*J(?:ULIAN)?\s*\d",
+    re.IGNORECASE,
+)
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
 _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
@@ -122,30 +155,49 @@ def _digits(modifier: int) -> int:
     return modifier if 0 <= modifier < _MOST_DIGITS else _MOST_DIGITS
 
 
+def _date_is_cut(text: str) -> bool:
+    """Return whether a column without a date ignores one."""
+    return _DATE.search(text) is not None
+
+
 def _zone_is_cut(text: str) -> bool:
     """Return whether `time` ignores something in a text: the zone or the date."""
-    return _DATE.search(text) is not None or _zone_is_ignored(text)
+    return _date_is_cut(text) or _zone_is_ignored(text)
 
 
 def _zone_is_ignored(text: str) -> bool:
     """Return whether a time without a zone ignores one at the end of a text."""
     clock = _CLOCK.search(text)
     if clock is None:
-        return _ZONE_OF_DATE.search(text) is not None
-    return not _UTC.fullmatch(_HALF_OF_DAY.sub("", clock[2] or clock[4] or ""))
+        return _is_date_with_zone(text)
+    return not _UTC.fullmatch(_HALF_OF_DAY.sub("", _zone_after(clock)))
 
 
 def _clock_is_cut(text: str) -> bool:
     """Return whether `date` ignores something in a text: a time of day that is not midnight, or a zone."""
     clock = _CLOCK.search(text)
     if clock is None:
-        return _ZONE_OF_DATE.search(text) is not None
-    is_midnight = not any(digit in "123456789" for digit in clock[1] or clock[3])
-    return not is_midnight or not _UTC.fullmatch(clock[2] or clock[4] or "")
+        return _is_date_with_zone(text) or _PART_OF_DAY.match(text) is not None
+    is_midnight = not any(digit in "123456789" for digit in clock["time"] or clock["short_time"])
+    return not is_midnight or not _UTC.fullmatch(_zone_after(clock))
+
+
+def _zone_after(clock: "re.Match[str]") -> str:
+    return clock["zone"] or clock["short_zone"] or ""
+
+
+def _is_date_with_zone(text: str) -> bool:
+    if _ZONE_OF_DATE.search(text):
+        return True
+    word = _WORD_AFTER_DATE.search(text)
+    if word is None or _UTC.fullmatch(word[1]):
+        return False
+    return not word[1].lower().startswith(_NO_ZONES)
 
 
 _CUTS: Mapping[str, Callable[[str], bool]] = {
     "time": _zone_is_cut,
+    "timetz": _date_is_cut,
     "date": _clock_is_cut,
     "date of a range": _clock_is_cut,
     # A value of a column is given to the server as one with a zone, a bound cannot be.
