@@ -116,6 +116,17 @@ def test_nor_by_the_key_of_a_tombstone(sandbox: Endpoints, schema: str) -> None:
     assert len(table.rows()) == 1
 
 
+def test_whole_numbers_that_a_column_of_hundreds_rounds_are_counted(
+    sandbox: Endpoints, schema: str
+) -> None:
+    table = made(sandbox, schema, ["numeric(5,-2)", "numeric(5,-2)[]"])
+    values = [{"c0": 32768}, {"c1": [100, -150]}, {"c0": "250"}, {"c0": 300}, {"c1": [100, -100]}]
+    rows = records(*values)
+    entry = table.commit(rows)
+    assert table.column("c0")[0] == 32800
+    assert entry.details["with_rounded_values"] == 3
+
+
 @pytest.mark.parametrize("is_beside", [False, True])
 def test_a_number_that_is_rounded_is_counted(
     sandbox: Endpoints, schema: str, is_beside: bool

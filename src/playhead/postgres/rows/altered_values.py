@@ -133,7 +133,10 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
 
 def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
     if kind == "numeric":
-        return isinstance(held, str) and _decimals(held) > _scale(modifier)
+        scale = _scale(modifier)
+        if type(held) is int:  # Below 0 is a scale that keeps only hundreds, say.
+            return scale < 0 and held % 10**-scale != 0
+        return isinstance(held, str) and _decimals(held) > scale
     if kind.startswith("date"):
         return False
     if kind == "interval":  # What one with a modifier rounds, the server is asked.
