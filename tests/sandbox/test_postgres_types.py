@@ -138,6 +138,21 @@ def test_numbers_keep_every_digit_as_it_was_written(sandbox: Endpoints, schema: 
     ]
 
 
+@pytest.mark.parametrize("beside", ["", ',"n":2'])
+def test_zero_keeps_its_sign_where_the_column_has_one(
+    sandbox: Endpoints, schema: str, beside: str
+) -> None:
+    columns = "_offset int8, f float8, te text, js json, jb jsonb, n int, b bool, at timestamptz"
+    table = Table.made(sandbox.database_url, schema, f"{columns}, fs float8[]")
+    others = f'"n":-0,"te":-0,"js":[-0,-0.0],"jb":-0,"b":-0,"at":-0,"fs":[-0]{beside}'
+    table.commit([record(0, b'{"f":-0}'), record(1, f'{{"f":-0,{others}}}'.encode())])
+    assert table.column("f::text") == ["-0", "-0"]
+    last = 2 if beside else 0
+    assert table.rows("te, js::text, jb::text, n, b, extract(epoch from at)::int, fs::text")[0] == (
+        ("-0", "[-0,-0.0]", "0", last, False, 0, "{-0}")
+    )
+
+
 def test_what_is_known_of_a_record(sandbox: Endpoints, schema: str) -> None:
     columns = "_topic text, _partition int2, _offset int8, _timestamp timestamptz, _key text, _headers jsonb, v int"
     table = Table.made(sandbox.database_url, schema, columns)

@@ -1,6 +1,7 @@
 """Decodes JSON values one by one, tolerantly, and says why a value cannot be written."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -121,7 +122,7 @@ def read_json(held: bytes, what: str, read: Callable[[str], Any] | None = None) 
 
 def _loads(text: str) -> Any:
     try:
-        return _READER.decode(text)
+        return (_READER_OF_SIGNS if _MINUS_ZERO.search(text) else _READER).decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # An integer with more digits than Python converts by default.
@@ -138,6 +139,14 @@ def _pairs(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 _READER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=_object)
+# Arrow and the server keep the sign of -0, and so does text; an integer of Python does not.
+_MINUS_ZERO = re.compile(r"-0(?![0-9])")
+_READER_OF_SIGNS = json.JSONDecoder(
+    parse_int=lambda text: Number(text) if text == "-0" else int(text),
+    parse_float=Number,
+    parse_constant=Number,
+    object_pairs_hook=_object,
+)
 _NAMES = json.JSONDecoder(parse_int=str, parse_float=str)
 _READER_OF_LONG = json.JSONDecoder(
     parse_float=Number, parse_constant=Number, parse_int=Number, object_pairs_hook=_object

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from playhead.postgres.rows.column_types import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TIMES
+from playhead.postgres.rows.column_types import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TEXTS, TIMES
 from playhead.postgres.table import Column
 
 _TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
@@ -51,7 +51,7 @@ _MOST_DIMENSIONS = 6
 
 
 class Number(str):
-    """A number that is not an integer, as it was written."""
+    """A number that is not an integer of Python, as it was written."""
 
     __slots__ = ()
 
@@ -223,6 +223,8 @@ def _shown(instant: datetime) -> str:
 
 
 def _number(base: str, held: "int | Number", where: str) -> str:
+    if held == "-0" and base not in (*FLOATS, *TEXTS):
+        held = 0
     if base in TIMES:
         return _since_epoch(held, where)
     if isinstance(held, int):
