@@ -35,6 +35,8 @@ class TestWhatColumnsOfTimesDoNotKeep:
             ("tsrange[]", ["[2021-01-01T00:00:00.1234567,)"], ["[2021-01-01T00:00:00.1,)"]),
             ("interval", "1.2345678 seconds ago", "1.2345678 hours"),
             ("interval", 0.1234567, 0.123456),
+            ("interval", "1.1 us", "1.0 us"),
+            ("interval", "1 s 1.0001 milliseconds ago", "1.001 ms"),
             ("interval[]", ["1:2:3.4567891"], ["PT1.500000000S"]),
             ("interval(0)", "PT1.5S", "PT0.5M"),
             ("interval(0)", "12:00:00.7", "@ 1.5 hours ago"),
@@ -136,6 +138,7 @@ def test_intervals_beside_refused_ones(sandbox: Endpoints, schema: str, rule: An
     [
         ('"char"', "abc", "a"),
         ('"char"', "é", "\\303"),
+        ('"char"', "\\400", "\\377"),
         ('"char"[]', ["a", "bc"], ["a", "b"]),
         ("name[]", ["x" * 64], ["x" * 63]),
         ("oid", -1, 1),

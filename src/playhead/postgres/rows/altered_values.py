@@ -65,7 +65,11 @@ _BOUNDS = {
 }
 _BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
 # The seconds of an interval, at its end: hours may have more decimals and still be whole microseconds.
-_SECONDS = re.compile(r"[.,](\d+)\s*(?:s|secs?|seconds?)?\s*(?:ago\s*)?$", re.IGNORECASE)
+_SECONDS = re.compile(
+    r"[.,](\d+)\s*(?:s|secs?|seconds?|(?P<milli>ms|msecs?|mseconds?|milliseconds?)"
+    r"|(?P<micro>us|usecs?|useconds?|microseconds?))?\s*(?:ago\s*)?$",
+    re.IGNORECASE,
+)
 # Not the seconds and the zone of `12:00:00.5-08:00`.
 _DATE = re.compile(
     r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*J(?:ULIAN)?\s*\d",
@@ -144,6 +148,8 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
     most = _digits(modifier)
     if isinstance(held, str):
         found = (_SECONDS if kind == "interval" else _FRACTION).search(held)
+        if found is not None and kind == "interval":
+            most -= 6 if found["micro"] else 3 if found["milli"] else 0
         return found is not None and any(digit != "0" for digit in found[1][most:])
     return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
 

@@ -45,7 +45,7 @@ _DEEPEST = 500
 # Of types whose longer values the server cuts; `char` is the type that SQL writes "char".
 _MOST_BYTES = {"name": LONGEST_NAME, "char": 1}
 # A byte of the type "char", as the server writes it.
-_OCTAL = re.compile(r"\\[0-7]{3}")
+_OCTAL = re.compile(r"\\[0-3][0-7]{2}")
 # The server's maximum.
 _MOST_DIMENSIONS = 6
 
