@@ -337,6 +337,8 @@ try_parse_json(value)::timestamp | from_csv(value, 'a timestamp') | from_json(va
 from_json(value, 'a struct<b: timestamp>', map('mode', 'PERMISSIVE')) | months_between(value, timestamp)
 transform(array(value), x -> x::timestamp) | value::int::string::varchar(9)::timestamp
 from_json(value, schema_of_json('{"a":"2020-01-01T00:00:00"}', map('inferTimestamp','true')))
+from_json(value, 'at timestamp', map('nullValue', 'timestampFormat')) | timestamp(trim(value:at))
+value:at::struct<a: array<timestamp>> | split(key, ',')::array<timestamp> | to_timestamp_ltz(trim(key))
 to_json(map(key_bytes, 1)) | to_json(named_struct('a', map(array(key_bytes), 1)))""".replace(
     "\n", " | "
 )

@@ -183,18 +183,19 @@ def _may_move(made_of: Sequence[Any]) -> bool:
 
 def _refuse_changing(expression: Expression, head: Any, nodes: Sequence[Mapping[str, Any]]) -> None:
     """Refuse what each run makes another value of: a text that gets its date, and bytes that get a hash."""
+    # The engine numbers the nodes of a tree in the order of its JSON.
     for index, node in enumerate(nodes):
         found = node.get("class")
         if _makes_zoned_time(node) and not _is_dated(nodes, index + 1):
-            if gets_date(_type_below(head, nodes, index), node.get("dataType")):
+            if gets_date(_type_below(head.apply(index)), node.get("dataType")):
                 raise _refused(expression, "a text that becomes a time", _DATED_HINT)
         elif found == _VARIANT and has_time(node.get("targetType")):
             raise _refused(expression, "a text that may become a time", _DATED_HINT)
         elif found in _READERS and has_time(node.get("schema")):
-            options = _in_java(head, nodes, index).options().keys().mkString(" ")
+            options = head.apply(index).options().keys().mkString(" ")
             if "timestampformat" not in options.lower().split():
                 raise _refused(expression, "a text that becomes a time", _FORMAT_HINT)
-        elif found == _WRITER and is_hashed(_type_below(head, nodes, index)):
+        elif found == _WRITER and is_hashed(_type_below(head.apply(index))):
             raise _refused(expression, "a map whose keys are bytes", _HASHED_HINT)
 
 
@@ -214,20 +215,9 @@ def _is_dated(nodes: Sequence[Mapping[str, Any]], index: int) -> bool:
     return parts == [WITHOUT_DATE, ""]
 
 
-def _type_below(head: Any, nodes: Sequence[Mapping[str, Any]], index: int) -> Any:
-    """Return the type of a node's first child."""
-    return json.loads(_in_java(head, nodes, index + 1).dataType().json())
-
-
-def _in_java(head: Any, nodes: Sequence[Mapping[str, Any]], index: int) -> Any:
-    """Return the engine's own object for a node, which knows its type."""
-    found, place = head, 0
-    while place != index:
-        child, position = place + 1, 0
-        while (after := _end(nodes, child)) <= index:
-            child, position = after, position + 1
-        found, place = found.children().apply(position), child
-    return found
+def _type_below(node: Any) -> Any:
+    """Return the type of the first child of one of the engine's own nodes; its JSON lacks it."""
+    return json.loads(node.children().apply(0).dataType().json())
 
 
 def _is_of_records(nodes: Sequence[Any]) -> bool:

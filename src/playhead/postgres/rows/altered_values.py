@@ -35,24 +35,8 @@ _CLOCK = re.compile(
 _ZONE_OF_DATE = re.compile(r"\d(?:[+-]\d\d:\d\d|\s+[+-]\d\d?(?::?\d\d)?)\s*$")
 _WORD_AFTER_DATE = re.compile(r"\d\s+([a-z][\w/+-]*)\s*$", re.IGNORECASE)
 # What such a word can be beside a zone: an era, or the name of a month or of a day of the week.
-_NO_ZONES = (
-    *(
-        "bc",
-        "ad",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "may",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "oct",
-        "nov",
-        "dec",
-    ),
-    *("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+_NO_ZONES = tuple(
+    "bc ad jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun".split()  # noqa: SIM905
 )
 # A day number with a part of a day.
 _PART_OF_DAY = re.compile(r"^\s*J(?:ULIAN)?\s*\d+\.0*[1-9]", re.IGNORECASE)
