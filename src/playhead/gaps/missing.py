@@ -61,6 +61,8 @@ class MissingOffsets:
     """How many records are missing in each run, if a transform decides that."""
     blind: int = 0
     """How many records there are, if not one of them could be looked for."""
+    committed: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    """By a ledger: what each replay of these very topics has committed."""
 
 
 def inventory_of(target: Target) -> Inventory:
@@ -139,7 +141,8 @@ def by_ledger(
             notes += [_gone(replay_id, gone)] if gone else []
             # What one replay has lost, another may have written again.
             there += remaining([entry.slice for entry in found], [*gone])
-    return MissingOffsets(remaining(spans, there), by, notes=notes)
+    committed = {each: found for each, found in theirs.items() if kept[each] is not None}
+    return MissingOffsets(remaining(spans, there), by, notes=notes, committed=committed)
 
 
 def _known_ledgers(

@@ -8,6 +8,7 @@ from playhead.config.context import Configuration
 from playhead.endpoint import system_of
 from playhead.errors import Refused
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
+from playhead.gaps.log_end import behind_the_log
 from playhead.gaps.log_scan import seen
 from playhead.gaps.log_start import (
     ExpiredRecords,
@@ -30,6 +31,7 @@ from playhead.gaps.row_lookup import RowLookup
 from playhead.gaps.table_doubts import (
     facts_of_tables,
     of_other_topics,
+    of_present_topics,
     policed,
     refuse_hidden_rows,
     unkeyed,
@@ -120,7 +122,7 @@ class GapFinder:
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
-        doubtful, doubts = self._doubts(lacking)
+        doubtful, behind, doubts = self._doubts(lacking)
         first = (*deleted.notes, *open_notes, *doubts)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
@@ -131,6 +133,7 @@ class GapFinder:
             "by": lacking.by,
             "duplicates": lacking.duplicates,
             "doubtful": doubtful,
+            "behind": behind,
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)
@@ -153,10 +156,11 @@ class GapFinder:
             ),
         )
 
-    def _doubts(self, lacking: MissingOffsets) -> tuple[int, Sequence[Note]]:
-        """Return notes on what the rows of the table cannot tell, and how many offsets may be of another topic."""
+    def _doubts(self, lacking: MissingOffsets) -> tuple[int, int, Sequence[Note]]:
+        """Return how many offsets may be of another topic, and how many are behind the log, with notes on both
+        and on what the rows of the table cannot tell."""
         if self._way == "ledger":
-            return 0, ()
+            return 0, *behind_the_log(self.ends.source, self.facts, lacking.committed)
         facts, request = facts_of_tables(self.ends.target, self._topics()), self.question.request
         notes = policed(facts)
         if request.spec.table.key and lacking.by != "offsets":
@@ -165,7 +169,9 @@ class GapFinder:
         doubtful, others = of_other_topics(
             target, facts, self.facts, self.spans, lacks, by_key=by_key
         )
-        return doubtful, [*notes, *others]
+        committed = of_present_topics(target, facts, self.facts)
+        behind, shorter = behind_the_log(self.ends.source, self.facts, committed)
+        return doubtful, behind, [*notes, *others, *shorter]
 
     def _in_time(self) -> Filter:
         return Filter(self.resolved.from_ms, self.resolved.to_ms)

@@ -105,14 +105,27 @@ def of_other_topics(
         return 0, []
     present = [
         entry.slice
-        for replay_id, terms in facts.begun.items()
-        for entry in target.entries(replay_id)
-        if _is_of(terms, source, entry.slice.topic) and _has_all_rows(entry)
+        for entries in of_present_topics(target, facts, source).values()
+        for entry in entries
+        if _has_all_rows(entry)
     ]
     there = remaining(remaining(spans, lacking), present)
     found = [(each, _doubted(there, [each], by_key=by_key)) for each in written]
     notes = _notes([each for each in found if each[1]], source, by_key=by_key)
     return _doubted(there, written, by_key=by_key), list(notes)
+
+
+def of_present_topics(
+    target: Target, facts: TableFacts, source: SourceFacts
+) -> dict[str, list[Entry]]:
+    """Return what each replay of the present topics has committed to these tables."""
+    return {
+        replay_id: [
+            entry for entry in target.entries(replay_id) if _is_of(terms, source, entry.slice.topic)
+        ]
+        for replay_id, terms in (facts.begun or {}).items()
+        if any(_is_of(terms, source, topic) for topic in terms.topics)
+    }
 
 
 def _is_other(terms: Terms, source: SourceFacts, topic: str) -> bool:
