@@ -85,6 +85,42 @@ def test_a_partition_that_has_no_leader_yet_is_asked_again() -> None:
     assert gone.asked == 1
 
 
+class _Lossy(_Late):
+    """An admin that loses the answers to so many requests, and says so by an offset of the client's own."""
+
+    def __init__(self, late: int, *, offset: int = -1001, timeout_s: float = 5.0) -> None:
+        super().__init__(KafkaError.NO_ERROR, late)
+        self._offset, self.timeout_s = offset, timeout_s
+
+    def result(self, _timeout_s: float) -> Any:
+        return SimpleNamespace(offset=self._offset if self.asked <= self._late else 7)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        offsets.log_starts,
+        offsets.stable_ends,
+        offsets.log_ends,
+        lambda admin, places: offsets.entries_at(admin, places, 1_600),
+    ],
+    ids=["start", "stable", "end", "by time"],
+)
+def test_a_lost_answer_is_no_offset(ask: Any) -> None:
+    lossy = _Lossy(2)
+    assert ask(lossy, [_PLACE]) == {_PLACE: 7}
+    assert lossy.asked == 3
+    with pytest.raises(KafkaException) as caught:
+        ask(_Lossy(99, timeout_s=0.0), [_PLACE])
+    assert caught.value.args[0].code() == KafkaError._TRANSPORT
+
+
+def test_only_a_time_can_have_no_entry() -> None:
+    assert offsets.entries_at(_Lossy(9, offset=-1), [_PLACE], 1_600) == {}  # type: ignore[arg-type]
+    with pytest.raises(KafkaException):
+        offsets.log_ends(_Lossy(9, offset=-1, timeout_s=0.0), [_PLACE])  # type: ignore[arg-type]
+
+
 # --- who has one open
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import OffsetSpec, TopicDescription
 
@@ -18,6 +18,8 @@ from playhead.source import Bounds, TopicPartition
 
 _INTERNAL = "__"
 _FIRST_INSTANT_MS = 0
+# The answer to a time after the last entry; the client's own values are smaller.
+_NO_ENTRY = -1
 # A topic that is deleted and created again between two requests is asked once more.
 _LOOKS = 3
 _RETRY_S = 0.1
@@ -166,12 +168,17 @@ def entries_at(
     if instant_ms < _FIRST_INSTANT_MS:
         return log_starts(admin, places)
     at = OffsetSpec.for_timestamp(instant_ms)
-    found = _ask(admin, places, at, IsolationLevel.READ_COMMITTED)
+    found = _ask(admin, places, at, IsolationLevel.READ_COMMITTED, least=_NO_ENTRY)
     return {place: offset for place, offset in found.items() if offset >= 0}
 
 
 def _ask(
-    admin: Admin, places: Sequence[TopicPartition], which: OffsetSpec, isolation: IsolationLevel
+    admin: Admin,
+    places: Sequence[TopicPartition],
+    which: OffsetSpec,
+    isolation: IsolationLevel,
+    *,
+    least: int = 0,
 ) -> dict[TopicPartition, int]:
     if not places:
         return {}
@@ -184,10 +191,15 @@ def _ask(
                 wanted, isolation_level=isolation, request_timeout=admin.timeout_s
             )
             try:
-                return {
+                found = {
                     (place.topic, place.partition): answer.result(admin.timeout_s).offset
                     for place, answer in asked.items()
                 }
+                if all(offset >= least for offset in found.values()):
+                    return found
+                # The client gives an offset of its own, and no error, if the answer of one leader was lost.
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TRANSPORT))
             except KafkaException as exc:
                 # A partition that is new, or whose leader changes, has no leader for a moment.
                 is_early = meaning_of(exc.args[0]) is Meaning.NOT_READY
