@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import OffsetSpec
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import offsets
@@ -15,6 +16,7 @@ from playhead.kafka.admin import open_transactions as module
 from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.offsets import Described, LogChanged, bounds_of
 from playhead.kafka.admin.open_transactions import read_answer, request_of
+from playhead.kafka.read import timeline
 from playhead.source import Bounds, TopicPartition
 
 _PLACE = ("laps", 0)
@@ -113,6 +115,13 @@ def test_a_lost_answer_is_no_offset(ask: Any) -> None:
     with pytest.raises(KafkaException) as caught:
         ask(_Lossy(99, timeout_s=0.0), [_PLACE])
     assert caught.value.args[0].code() == KafkaError._TRANSPORT
+
+
+def test_a_timeline_counts_no_lost_answer() -> None:
+    spec = OffsetSpec.latest()
+    assert timeline._ask(_Lossy(0), [_PLACE], [spec])[0][_PLACE].offset == 7  # type: ignore[arg-type]
+    with pytest.raises(KafkaException):
+        timeline._ask(_Lossy(9), [_PLACE], [spec])  # type: ignore[arg-type]
 
 
 def test_only_a_time_can_have_no_entry() -> None:

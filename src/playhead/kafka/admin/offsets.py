@@ -18,8 +18,8 @@ from playhead.source import Bounds, TopicPartition
 
 _INTERNAL = "__"
 _FIRST_INSTANT_MS = 0
-# The answer to a time after the last entry; the client's own values are smaller.
-_NO_ENTRY = -1
+NO_ENTRY = -1
+"""The answer to a time after the last entry; the client's own values, for lost answers, are smaller."""
 # A topic that is deleted and created again between two requests is asked once more.
 _LOOKS = 3
 _RETRY_S = 0.1
@@ -168,7 +168,7 @@ def entries_at(
     if instant_ms < _FIRST_INSTANT_MS:
         return log_starts(admin, places)
     at = OffsetSpec.for_timestamp(instant_ms)
-    found = _ask(admin, places, at, IsolationLevel.READ_COMMITTED, least=_NO_ENTRY)
+    found = _ask(admin, places, at, IsolationLevel.READ_COMMITTED, least=NO_ENTRY)
     return {place: offset for place, offset in found.items() if offset >= 0}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -13,7 +13,13 @@ from playhead.errors import PlayheadError
 from playhead.grammar.instant import show_ms
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.admin.errors import KafkaRefused
-from playhead.kafka.admin.offsets import bounds_of, describe, places_of, topics_like
+from playhead.kafka.admin.offsets import (
+    NO_ENTRY,
+    bounds_of,
+    describe,
+    places_of,
+    topics_like,
+)
 from playhead.kafka.read.time_probes import glance
 from playhead.record import Slice
 from playhead.source import Bounds, TopicPartition
@@ -154,10 +160,13 @@ def _ask(
             )
             for spec in specs
         ]
-        return [
+        found = [
             {
                 (place.topic, place.partition): answer.result(admin.timeout_s)
                 for place, answer in each.items()
             }
             for each in asked
         ]
+        if any(each.offset < NO_ENTRY for answers in found for each in answers.values()):
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return found
