@@ -27,6 +27,7 @@ VERSION = 2
 # needs contain statements, which no longer run.
 _UNSEALED = 1
 _DIGEST = "sha256"
+_BY_PARTITION = ("bytes_by_partition", "leader_epochs")
 # An ID becomes a part of file names, transactional ids and ledger keys.
 REPLAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -187,8 +188,8 @@ class Plan:
         document = {"version": VERSION, **asdict(self), "planned": self.planned}
         del document["target"]["rows"]  # they are the samples
         for facts in document["source"]["topics"].values():
-            sizes = facts["bytes_by_partition"]
-            facts["bytes_by_partition"] = {str(number): size for number, size in sizes.items()}
+            for name in _BY_PARTITION:
+                facts[name] = {str(number): held for number, held in facts[name].items()}
         return document | {_DIGEST: _digest(document)}
 
     def as_json(self) -> str:
@@ -283,7 +284,10 @@ def _facts(document: Mapping[str, Any]) -> SourceFacts:
         name: TopicFacts(
             **{
                 **facts,
-                "bytes_by_partition": {int(k): v for k, v in facts["bytes_by_partition"].items()},
+                **{
+                    field: {int(number): held for number, held in facts.get(field, {}).items()}
+                    for field in _BY_PARTITION
+                },
             }
         )
         for name, facts in document["topics"].items()

@@ -85,6 +85,8 @@ class TopicFacts:
     """The settings that a copy of the topic takes over, under the system's own names."""
     untimed_ms: int | None = None
     """The time of records that have none of their own; fixed by the plan."""
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
+    """The epoch of each partition's leader, asked after the bounds: none of their records has a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,17 @@ class SourceFacts:
     """Equal for two descriptions of the same system: a cluster's id, an absolute path."""
     topics: Mapping[str, TopicFacts]
     notes: tuple[Note, ...] = ()
+
+
+@runtime_checkable
+class KeepsEpochs(Protocol):
+    """A source that tells if records of a log were replaced."""
+
+    def ends_of_epochs(
+        self, epochs: Mapping[TopicPartition, int], /
+    ) -> Mapping[TopicPartition, int]:
+        """Return where the records up to an epoch end; nothing for a partition of which that is unknown."""
+        ...
 
 
 class Reader(Protocol):

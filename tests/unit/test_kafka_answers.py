@@ -10,13 +10,13 @@ import pytest
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin import log_dirs, open_transactions
+from playhead.kafka.admin import leader_epochs, log_dirs, open_transactions
 from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.broker_socket import Wire, text
 from playhead.kafka.groups import commit, consumer_offsets_topic
 from playhead.kafka.read import log_heads
 from playhead.kafka.read.log_heads import heads_in
-from playhead.source import Bounds
+from playhead.source import Bounds, TopicPartition
 from tests.scripted_broker import ScriptedBroker
 
 _PLACE = ("laps", 0)
@@ -168,6 +168,23 @@ def test_a_plan_looks_again_where_a_leader_answers_nonsense(
         {_PLACE: Bounds(0, 3, 5)},  # type: ignore[arg-type]
     )
     assert found == {_PLACE}
+
+
+def test_a_leader_that_tells_no_epochs_leaves_them_unknown(
+    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(body: bytes) -> dict[TopicPartition, int]:
+        place = broker(body)
+        monkeypatch.setattr(leader_epochs, "describe_those", lambda *_: {"laps": _Described(place)})
+        return leader_epochs.ends_of_epochs(None, KafkaConnection(place), {_PLACE: 3})  # type: ignore[arg-type]
+
+    def answer(code: int, end: int) -> bytes:
+        partition = struct.pack(">hiiq", code, 0, 3, end) + b"\0"
+        return b"\0" + _int32(0) + b"\x02\x05laps\x02" + partition + b"\0\0"
+
+    assert ends(answer(0, 700)) == {_PLACE: 700}
+    for body in (answer(0, -1), answer(6, 700), b"", b"\xff" * 700_000):
+        assert ends(body) == {}
 
 
 class _Described:

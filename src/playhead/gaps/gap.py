@@ -79,8 +79,8 @@ class Gaps:
     """Offsets that the target has, but perhaps of records of another topic of this name."""
     unexplained: int = 0
     """Offsets that the target lacks, and for which the log has neither a record nor a reason to have none."""
-    behind: int = 0
-    """Offsets that replays have read from this topic, behind the end that its log has now."""
+    lost: int = 0
+    """Offsets whose records the log lost after replays had read them: it ends before them, or has others there."""
 
     @property
     def planned(self) -> int:
@@ -92,7 +92,7 @@ class Gaps:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing; settling records are not missing yet."""
-        is_certain = not (self.doubtful or self.unexplained or self.behind)
+        is_certain = not (self.doubtful or self.unexplained or self.lost)
         return is_certain and all(each.kind == "settling" for each in self.found)
 
     @property
@@ -126,8 +126,8 @@ class Gaps:
             parts.append(f"{self.doubtful:,} are there, but perhaps of another topic")
         if self.unexplained:
             parts.append(f"{self.unexplained:,} gave no record for an unknown reason (unexplained)")
-        if self.behind:
-            parts.append(f"{self.behind:,} behind the end of the log were read before")
+        if self.lost:
+            parts.append(f"{self.lost:,} were lost from the log after replays had read them")
         if unstable := self.unstable:
             parts.append(f"{unstable:,} behind open transactions were NOT compared (unstable)")
         return "; ".join(parts)
@@ -161,7 +161,7 @@ class Gaps:
             "unstable": self.unstable,
             "doubtful": self.doubtful,
             "unexplained": self.unexplained,
-            "behind": self.behind,
+            "lost": self.lost,
             "absent": self.absent,
             "duplicates": self.duplicates,
             "gaps": self.rows(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from playhead.endpoint import system_of
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.gaps.gap import Gap
+from playhead.gaps.lost_from_log import Committed
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
@@ -61,8 +62,8 @@ class MissingOffsets:
     """How many records are missing in each run, if a transform decides that."""
     blind: int = 0
     """How many records there are, if not one of them could be looked for."""
-    committed: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
-    """By a ledger: what each replay of these very topics has committed."""
+    committed: Sequence[Committed] = ()
+    """By a ledger: what replays of these very topics have committed."""
 
 
 def inventory_of(target: Target) -> Inventory:
@@ -141,7 +142,9 @@ def by_ledger(
             notes += [_gone(replay_id, gone)] if gone else []
             # What one replay has lost, another may have written again.
             there += remaining([entry.slice for entry in found], [*gone])
-    committed = {each: found for each, found in theirs.items() if kept[each] is not None}
+    committed = [
+        Committed(each, terms, theirs[each]) for each, terms in kept.items() if terms is not None
+    ]
     return MissingOffsets(remaining(spans, there), by, notes=notes, committed=committed)
 
 

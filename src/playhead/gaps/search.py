@@ -8,7 +8,6 @@ from playhead.config.context import Configuration
 from playhead.endpoint import system_of
 from playhead.errors import Refused
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
-from playhead.gaps.log_end import behind_the_log
 from playhead.gaps.log_scan import seen
 from playhead.gaps.log_start import (
     ExpiredRecords,
@@ -17,6 +16,7 @@ from playhead.gaps.log_start import (
     expired_by_offsets,
     log_starts_inside,
 )
+from playhead.gaps.lost_from_log import lost_from_log
 from playhead.gaps.missing import (
     MissingOffsets,
     NoKeyColumns,
@@ -122,7 +122,7 @@ class GapFinder:
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
-        doubtful, behind, doubts = self._doubts(lacking)
+        doubtful, lost, doubts = self._doubts(lacking)
         first = (*deleted.notes, *open_notes, *doubts)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
@@ -133,7 +133,7 @@ class GapFinder:
             "by": lacking.by,
             "duplicates": lacking.duplicates,
             "doubtful": doubtful,
-            "behind": behind,
+            "lost": lost,
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)
@@ -157,10 +157,11 @@ class GapFinder:
         )
 
     def _doubts(self, lacking: MissingOffsets) -> tuple[int, int, Sequence[Note]]:
-        """Return how many offsets may be of another topic, and how many are behind the log, with notes on both
-        and on what the rows of the table cannot tell."""
+        """Return how many offsets may be of another topic, and of how many the log lost the records, with notes
+        on both and on what the rows of the table cannot tell."""
+        source = self.ends.source
         if self._way == "ledger":
-            return 0, *behind_the_log(self.ends.source, self.facts, lacking.committed)
+            return 0, *lost_from_log(source, self.facts, self.spans, lacking.committed)
         facts, request = facts_of_tables(self.ends.target, self._topics()), self.question.request
         notes = policed(facts)
         if request.spec.table.key and lacking.by != "offsets":
@@ -170,8 +171,8 @@ class GapFinder:
             target, facts, self.facts, self.spans, lacks, by_key=by_key
         )
         committed = of_present_topics(target, facts, self.facts)
-        behind, shorter = behind_the_log(self.ends.source, self.facts, committed)
-        return doubtful, behind, [*notes, *others, *shorter]
+        lost, losses = lost_from_log(source, self.facts, self.spans, committed)
+        return doubtful, lost, [*notes, *others, *losses]
 
     def _in_time(self) -> Filter:
         return Filter(self.resolved.from_ms, self.resolved.to_ms)

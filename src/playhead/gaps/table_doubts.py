@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from playhead.errors import Refused
 from playhead.gaps.gap import Gaps
+from playhead.gaps.lost_from_log import Committed
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
@@ -105,8 +106,8 @@ def of_other_topics(
         return 0, []
     present = [
         entry.slice
-        for entries in of_present_topics(target, facts, source).values()
-        for entry in entries
+        for committed in of_present_topics(target, facts, source)
+        for entry in committed.entries
         if _has_all_rows(entry)
     ]
     there = remaining(remaining(spans, lacking), present)
@@ -115,17 +116,17 @@ def of_other_topics(
     return _doubted(there, written, by_key=by_key), list(notes)
 
 
-def of_present_topics(
-    target: Target, facts: TableFacts, source: SourceFacts
-) -> dict[str, list[Entry]]:
+def of_present_topics(target: Target, facts: TableFacts, source: SourceFacts) -> list[Committed]:
     """Return what each replay of the present topics has committed to these tables."""
-    return {
-        replay_id: [
-            entry for entry in target.entries(replay_id) if _is_of(terms, source, entry.slice.topic)
-        ]
+    return [
+        Committed(
+            replay_id,
+            terms,
+            [e for e in target.entries(replay_id) if _is_of(terms, source, e.slice.topic)],
+        )
         for replay_id, terms in (facts.begun or {}).items()
         if any(_is_of(terms, source, topic) for topic in terms.topics)
-    }
+    ]
 
 
 def _is_other(terms: Terms, source: SourceFacts, topic: str) -> bool:

@@ -8,7 +8,7 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.source import OutOfBounds, Source
+from playhead.source import KeepsEpochs, OutOfBounds, Source, TopicPartition
 from playhead.target import KeepsFiles, Target
 from playhead.task.dead_letter_check import are_counted
 from playhead.written_rows import WrittenRows
@@ -23,6 +23,18 @@ class SourceReplaced(Refused):
         super().__init__(
             f"replay {replay_id} was planned with {what} {planned}; found {found}",
             hint="name the servers of the plan (-b, --database, -c), or plan a new replay",
+        )
+
+
+class LogWasCut(Refused):
+    """A leader without the last planned records was elected, or had its disk restored."""
+
+    def __init__(self, plan: Plan, place: TopicPartition, *, cut_at: int) -> None:
+        self.place, self.cut_at = place, cut_at
+        super().__init__(
+            f"{place[0]}:{place[1]} lost its records from offset {cut_at:,} on after replay {plan.replay_id} "
+            "was planned, and other records may be at these offsets now, as after an unclean leader election",
+            hint=f"playhead verify {plan.replay_id} compares what was written; plan a new replay for the rest",
         )
 
 
@@ -247,6 +259,24 @@ def refuse_another_source(source: Source, plan: Plan) -> None:
                 replay_id=plan.replay_id,
             )
 
+    refuse_cut_logs(source, plan)
+
+
+def refuse_cut_logs(source: Source, plan: Plan) -> None:
+    """Refuse if planned offsets may have other records than when they were planned, by their leaders' epochs."""
+    ends = {each.place: each.to_offset for each in plan.partitions if each.planned}
+    epochs = {
+        (topic, number): epoch
+        for topic, facts in plan.source.topics.items()
+        for number, epoch in facts.leader_epochs.items()
+        if (topic, number) in ends
+    }
+    if not isinstance(source, KeepsEpochs):
+        return
+    for place, end in sorted(source.ends_of_epochs(epochs).items()):
+        if end < ends[place]:
+            raise LogWasCut(plan, place, cut_at=end)
+
 
 def has_topic_ids(plan: Plan) -> bool:
     """Return whether the plan names ids, which differ for a topic that was created again."""
@@ -262,7 +292,7 @@ def source_notes(source: Source, plan: Plan) -> list[Note]:
         return []
     try:
         refuse_another_source(source, plan)
-    except SourceReplaced as exc:
+    except (SourceReplaced, LogWasCut) as exc:
         text = f"{exc}: the proof is of the records of then, and nothing was read of those of now"
     except PlayheadError as exc:
         text = f"{exc}: whether the topics are still the planned ones is unknown"

@@ -26,6 +26,7 @@ from playhead.replay.guards import (
     LedgerForgot,
     lost_letters,
     refuse_another_target,
+    refuse_cut_logs,
     refuse_lost_copies,
     refuse_lost_files,
     refuse_lost_rows,
@@ -146,6 +147,9 @@ class Runner:
                 if self.plan.planned and not self._reports:
                     self.say(f"replay {replay_id} was done before; nothing was written now")
                     notes += self._say(source_notes(self.ends.source, self.plan))
+                else:
+                    with suppress(Unavailable):
+                        refuse_cut_logs(self.ends.source, self.plan)
                 notes += self._say(copied_meanwhile(self.ends.target, self.plan))
                 notes += self._say(self._doubts)
             except BaseException as exc:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import OffsetSpec, TopicDescription
+from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec, TopicDescription
 
 from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError, Unavailable
@@ -180,6 +180,19 @@ def _ask(
     *,
     least: int = 0,
 ) -> dict[TopicPartition, int]:
+    found = ask(admin, places, which, isolation, least=least)
+    return {place: answer.offset for place, answer in found.items()}
+
+
+def ask(
+    admin: Admin,
+    places: Sequence[TopicPartition],
+    which: OffsetSpec,
+    isolation: IsolationLevel,
+    *,
+    least: int = 0,
+) -> dict[TopicPartition, ListOffsetsResultInfo]:
+    """Return the brokers' answers; one that is lost, or comes too early, is asked for again."""
     if not places:
         return {}
     wanted = {ClientPartition(*place): which for place in places}
@@ -192,10 +205,10 @@ def _ask(
             )
             try:
                 found = {
-                    (place.topic, place.partition): answer.result(admin.timeout_s).offset
+                    (place.topic, place.partition): answer.result(admin.timeout_s)
                     for place, answer in asked.items()
                 }
-                if all(offset >= least for offset in found.values()):
+                if all(answer.offset >= least for answer in found.values()):
                     return found
                 # The client gives an offset of its own, and no error, if the answer of one leader was lost.
                 if time.monotonic() > deadline:

@@ -12,12 +12,12 @@ from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import refused
-from playhead.kafka.admin.offsets import Described, describe_those, stable_ends
+from playhead.kafka.admin.leader_requests import by_leader, topics_body
+from playhead.kafka.admin.offsets import describe_those, stable_ends
 from playhead.source import Bounds, TopicPartition
 
 _DESCRIBE_PRODUCERS, _VERSION = 61, 0  # understood by every broker since 2.8
 _WITHIN_S = 3.0
-_NO_TAGS = b"\0"
 
 
 def open_transactions(
@@ -34,24 +34,13 @@ def open_transactions(
     try:
         first = {
             place: start
-            for leader, places in _by_leader(described, [*bounds]).items()
+            for leader, places in by_leader(described, [*bounds]).items()
             for place, start in _first_open(connection, leader, places)
         }
     except PlayheadError:
         stable = stable_ends(admin, [*bounds])
         return {place for place, held in bounds.items() if stable[place] < held.high_watermark}
     return {place for place, start in first.items() if start < bounds[place].high_watermark}
-
-
-def _by_leader(
-    described: Mapping[str, Described], places: Sequence[TopicPartition]
-) -> dict[str, list[TopicPartition]]:
-    led: dict[str, list[TopicPartition]] = {}
-    for topic, number in places:
-        leader = described[topic].leaders.get(number) if topic in described else None
-        if leader is not None:
-            led.setdefault(leader[1], []).append((topic, number))
-    return led
 
 
 def _first_open(
@@ -68,16 +57,8 @@ def _first_open(
 
 
 def request_of(places: Sequence[TopicPartition]) -> bytes:
-    """The body of a request of the flexible kind, with the tags that end its head."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in places:
-        by_topic.setdefault(topic, []).append(number)
-    body = _NO_TAGS + _count(len(by_topic))
-    for topic, numbers in by_topic.items():
-        name = topic.encode()
-        body += _count(len(name)) + name + _count(len(numbers))
-        body += struct.pack(f">{len(numbers)}i", *numbers) + _NO_TAGS
-    return body + _NO_TAGS
+    """The body of a request for producers."""
+    return topics_body({place: struct.pack(">i", place[1]) for place in places})
 
 
 def read_answer(fields: Fields) -> Iterator[tuple[TopicPartition, list[int]]]:
@@ -106,12 +87,3 @@ def _start(fields: Fields) -> int:
     start = fields.int64()
     fields.skip_tags()
     return start
-
-
-def _count(items: int) -> bytes:
-    """As flexible requests have it: one more, seven bits to a byte."""
-    left, encoded = items + 1, b""
-    while left > 0x7F:
-        encoded += bytes([left & 0x7F | 0x80])
-        left >>= 7
-    return encoded + bytes([left])

@@ -9,6 +9,7 @@ from playhead.endpoint import BAD_PATTERN, check_pattern
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
+from playhead.kafka.admin.leader_epochs import ends_of_epochs, leader_epochs
 from playhead.kafka.admin.log_dirs import sizes_at_leaders
 from playhead.kafka.admin.offsets import (
     Described,
@@ -98,11 +99,17 @@ class KafkaSource:
             ]
             notes += notes_on_groups(admin, described)
             sizes = sizes_at_leaders(self.connection, described)
+            epochs = leader_epochs(admin, places_of(described))
             facts = {
-                name: topic_facts(each, settings[name], sizes[name])
+                name: topic_facts(name, each, settings[name], sizes[name], epochs)
                 for name, each in described.items()
             }
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
+
+    def ends_of_epochs(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Ask the leaders of the partitions."""
+        with self._asking() as admin:
+            return ends_of_epochs(admin, self.connection, epochs)
 
     def offsets_at(self, instant_ms: int) -> Mapping[TopicPartition, int]:
         """Use Kafka's time index, and read past the markers at which it stops."""
