@@ -445,3 +445,43 @@ def test_a_document_that_no_expression_can_look_into_is_refused_and_not_filtered
         assert found.get("skipped") == 3, where
         assert [each.value for each in deck.records(copy)] == [values[n] for n in written], where
         assert planned.verify().agrees
+
+
+def test_a_value_whose_fields_cannot_be_selected_is_refused_and_not_emptied(deck: Deck) -> None:
+    values = (
+        b'{"s":"\\ud800","n":1}',
+        b'{"n":1,"s":"cut sho',
+        b"text",
+        b'{"n":2,"s":"\xff"}',
+        b'{"n":3,"s":"b"}',
+        None,
+        b'{"n":01,"s":"a"}',
+        b"{}",
+        b"other text",
+    )
+    topic, dead = tape(deck, *((value, ()) for value in values)), deck.topic("dead")
+    selects = {
+        "value:n, value:s::string AS s": [
+            b'{"n":3,"s":"b"}',
+            None,
+            b'{"n":null,"s":null}',
+        ],
+        "coalesce(value:n, 'none') AS n": None,
+    }
+    for select, written in selects.items():
+        copy = deck.topic("copy")
+        asked: dict[str, Any] = {"where": "value IS NULL OR value NOT LIKE 'other%'"}
+        asked |= {"select": select, "on_error": f"dlq:{dead}"}
+        planned = deck.plan(f"kafka:{topic}", f"kafka:{copy}", **asked)
+        found = totals(ran(planned))
+        assert found["filtered"] == 1
+        assert planned.verify().agrees
+        if written is None:
+            assert (found["written"], found.get("dead", 0)) == (8, 0)
+            continue
+        assert "5 of 8 sampled records have no fields that can be selected" in str(
+            planned.plan.notes
+        )
+        assert [each.value for each in deck.records(copy)] == written
+        assert found["dead"] == 5
+        assert [each.value for each in deck.records(dead)] == [values[n] for n in (0, 1, 2, 3, 6)]

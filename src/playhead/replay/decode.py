@@ -53,23 +53,28 @@ def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) ->
     if decoding is None:
         return Sampled(samples)
     decoder = decoding.open()
+    kept, notes = readable([*map(decoder.decoded, samples)], f"cannot be decoded as {word}")
+    kinds = {
+        topic: decoder.kinds(each for each in kept if each.topic == topic)
+        for topic in dict.fromkeys(each.topic for each in kept)
+    }
+    return Sampled(kept, kinds, notes)
+
+
+def readable(samples: Sequence[Records], why: str) -> tuple[list[Records], tuple[Note, ...]]:
+    """Return the samples without those of which a run would say that they cannot be read, and a note on these."""
     kept: list[Records] = []
     troubles: list[str] = []
-    for records in map(decoder.decoded, samples):
+    for records in samples:
         good = [i for i, offset in enumerate(records.offsets) if offset not in records.undecoded]
         kept.append(records.pick(good))
         troubles += [
             f"{records.topic}:{records.partition} offset {offset}: {reason}"
             for offset, reason in records.undecoded.items()
         ]
-    kinds = {
-        topic: decoder.kinds(each for each in kept if each.topic == topic)
-        for topic in dict.fromkeys(each.topic for each in kept)
-    }
-    notes = (_note(word, troubles, sum(map(len, samples))),) if troubles else ()
-    return Sampled(kept, kinds, notes)
+    return kept, (_note(why, troubles, sum(map(len, samples))),) if troubles else ()
 
 
-def _note(word: str, troubles: Sequence[str], looked_at: int) -> Note:
-    text = f"{len(troubles)} of {looked_at} sampled records cannot be decoded as {word}; --on-error says "
+def _note(why: str, troubles: Sequence[str], looked_at: int) -> Note:
+    text = f"{len(troubles)} of {looked_at} sampled records {why}; --on-error says "
     return Note("decode-failed", f"{text}what happens to them; the first is {troubles[0]}")

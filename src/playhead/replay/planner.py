@@ -14,7 +14,7 @@ from playhead.record import TimestampType
 from playhead.records import Records
 from playhead.replay import samples as sampling
 from playhead.replay.assemble import Wiring
-from playhead.replay.decode import Sampled, sampled
+from playhead.replay.decode import Sampled, readable, sampled
 from playhead.replay.estimate import LEAST_RECORDS
 from playhead.replay.plan_notes import expired, future, timestamps, unstable
 from playhead.request import Request
@@ -25,6 +25,7 @@ from playhead.task.slicer import Filter
 from playhead.time_span import OPEN_TRANSACTION, time_span
 
 _GUESSED_RATE = 100_000
+_UNREAD = "have no fields that can be selected"
 _MOST_SHOWN, _MOST_ITEMS, _DEEPEST_SHOWN = 2_000, 100, 20
 
 Transformed = Callable[[Sequence[Records]], Sequence[Records]]
@@ -56,7 +57,7 @@ class Planner:
         partitions = frozen.partitions
         samples = sampling.samples(source, partitions, resolved)
         decoded = sampled(samples, self.ends.decoding, self.request.decode)
-        arriving = self.arriving(decoded.records)
+        arriving, unread = readable(self.arriving(decoded.records), _UNREAD)
         kinds = {} if self.request.spec.transform.select else decoded.kinds
         look = self._look(facts, bounds, arriving, kinds)
         wider = _Wider(self, look, partitions, resolved, samples)
@@ -79,6 +80,7 @@ class Planner:
             *self._future(partitions, resolved),
             *unstable(open_at_the_end(source, partitions, bounds), resolved),
             *decoded.notes,
+            *unread,
             # The plan itself names the open transactions that matter.
             *(note for note in facts.notes if note.code != OPEN_TRANSACTION),
             *inspection.notes,
@@ -187,7 +189,8 @@ class _Wider:
         return self.found
 
     def _arriving(self, records: Sequence[Records]) -> Sequence[Records]:
-        return self.planner.arriving(self._decoded(records).records) if records else ()
+        arriving = self.planner.arriving(self._decoded(records).records) if records else ()
+        return readable(arriving, _UNREAD)[0]
 
     def _decoded(self, records: Sequence[Records]) -> Sampled:
         return sampled(records, self.planner.ends.decoding, self.planner.request.decode)

@@ -32,10 +32,10 @@ _ARROW = pa.schema(
         ("headers", _HEADERS),
     ]
 )
-RAW, _TROUBLE = "raw", "trouble"
+RAW, TROUBLE = "raw", "trouble"
 # With decoded values in `value`, their bytes and the reason of a failure travel along.
-DECODED_SCHEMA = f"{SCHEMA}, {RAW} binary, {_TROUBLE} string"
-_DECODED_ARROW = _ARROW.append(pa.field(RAW, pa.binary())).append(pa.field(_TROUBLE, pa.string()))
+DECODED_SCHEMA = f"{SCHEMA}, {RAW} binary, {TROUBLE} string"
+_DECODED_ARROW = _ARROW.append(pa.field(RAW, pa.binary())).append(pa.field(TROUBLE, pa.string()))
 _BEGIN, _END = 0, 1
 _NO_OFFSET = -1
 
@@ -202,7 +202,7 @@ def _run_of(columns: dict[str, list[Any]], start: int, stop: int) -> ArrowRun:
         # The buffers may be released.
         records.sums = [UNSUMMED if each is None else each for each in cut["content_sum"]]
     if RAW in cut:
-        _give_back(records, cut[RAW], cut[_TROUBLE])
+        _give_back(records, cut[RAW], cut[TROUBLE])
     kept = cut.get("keep") or [True] * len(records)
     verdicts = [
         OUTSIDE if outside else KEPT if keep else FILTERED

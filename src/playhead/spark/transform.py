@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from playhead.spark.allowed_functions import check_calls, compared_literals
-from playhead.spark.arrow_rows import RAW
+from playhead.spark.arrow_rows import RAW, TROUBLE
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
 from playhead.spark.value_types import is_hashed
+from playhead.transform.readable_json import unreadable
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, TokenKind
 from playhead.transform.transform import Output, Transform
@@ -42,6 +43,8 @@ _JSON = {
 }
 _HEADERS = "array<struct<name string, value binary>>"
 _HIDDEN = "__"
+# Records whose fields are selected, and why they cannot be.
+_READ, _UNREAD = f"NOT {_HIDDEN}is_end AND {_HIDDEN}keep", f"{_HIDDEN}unread"
 _NO_TIME_MS = -1
 # Spark's timestamps are in the years 1 to 9999; other times overflow in sums and would end a run.
 # To expressions they are NULL, and they stay in the record.
@@ -147,7 +150,8 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
     """Return the transformed records, with `keep`: false where `where` is not true.
 
     Rejected records lose key, value and headers, and keep offset and time for the accounting. Rows with
-    `is_end` pass unchanged. Rows keep their order and partitions.
+    `is_end` pass unchanged, and so do records whose selected fields cannot be read, with the reason. Rows keep
+    their order and partitions.
     """
     from pyspark.sql import functions
 
@@ -161,6 +165,10 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
             functions.coalesce(verdict, functions.lit(False))
         )
         judged = scope.select("*", keep.alias(f"{_HIDDEN}keep"))
+        reason = unreadable(transform.outputs()) if TROUBLE in frame.columns else None
+        if reason is not None:
+            judged = judged.selectExpr("*", f"CASE WHEN {_READ} THEN {reason} END AS {_UNREAD}")
+            is_end |= functions.col(_UNREAD).isNotNull()
         replaced = _replaced(judged, transform.outputs())
         if "value" in replaced:
             replaced[RAW] = functions.lit(None).cast("binary")
@@ -168,6 +176,9 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
         columns = []
         for name in frame.columns:
             new = replaced.get(name)
+            if name == TROUBLE and reason is not None:
+                columns.append(functions.expr(f"coalesce({_HIDDEN}{name}, {_UNREAD}) AS {name}"))
+                continue
             if new is None:
                 columns.append(functions.expr(_kept(name)))
                 continue

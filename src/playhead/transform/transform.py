@@ -81,6 +81,13 @@ class Output:
         return sole is not None and sole.name.lower() == self.replaces
 
     @property
+    def path(self) -> Token | None:
+        """The path that it is, with or without types."""
+        first, *others = (t for t in self.expression.tokens if t.kind is not TokenKind.SPACE)
+        is_typed = all(token.is_sign("::") or token.kind is TokenKind.TYPE for token in others)
+        return first if first.kind is TokenKind.PATH and is_typed else None
+
+    @property
     def json(self) -> str | None:
         """SQL of the JSON value itself, for a path without a type: it keeps its JSON type."""
         sole = self.expression.sole
