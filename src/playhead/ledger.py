@@ -1,8 +1,10 @@
 """The ledger: one entry for each committed slice, stored in the target in the data's own transaction."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
@@ -208,13 +210,18 @@ def remaining(planned: Iterable[Slice], committed: Iterable[Slice]) -> list[Slic
     done: dict[tuple[str, int], list[Slice]] = {}
     for slice_ in sorted(committed):
         done.setdefault((slice_.topic, slice_.partition), []).append(slice_)
+    # Sorted: the place of the first one that ends after a slice begins is found, not searched.
+    ends = {place: [*accumulate((e.to_offset for e in it), max)] for place, it in done.items()}
     left: list[Slice] = []
     for slice_ in sorted(planned):
-        left += _without(slice_, done.get((slice_.topic, slice_.partition), ()))
+        place = (slice_.topic, slice_.partition)
+        first = bisect_right(ends.get(place, ()), slice_.from_offset)
+        group = done.get(place, [])
+        left += _without(slice_, (group[at] for at in range(first, len(group))))
     return left
 
 
-def _without(slice_: Slice, done: Sequence[Slice]) -> Iterable[Slice]:
+def _without(slice_: Slice, done: Iterable[Slice]) -> Iterable[Slice]:
     start = slice_.from_offset
     for each in done:
         if each.to_offset <= start:

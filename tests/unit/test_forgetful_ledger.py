@@ -1,5 +1,6 @@
 """A ledger that has less than this machine has seen there is not believed: what it forgot would be written twice."""
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 
 from playhead.errors import Unavailable
 from playhead.replay import patience
+from playhead.replay import runner as running
 from playhead.replay.guards import LedgerForgot
 from playhead.replay.journal import DONE, Journal
+from playhead.replay.runner import StoppedBeforeEnd
 from playhead.task.job import Job
 from playhead.task.slicer import Limits
 from playhead.testing import Aborted, ListSource, ListTarget
@@ -100,3 +103,48 @@ def test_the_proof_of_a_version_before_is_known(tmp_path):
     journal.note_committed("r1", 9)
     assert journal.committed("r1") == 9
     assert journal.committed("unknown") == 0
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_stopped_run_knows_what_its_tasks_have_committed(tmp_path, kept):
+    stop = Journal(tmp_path).stop_file("r1")
+    source, plan = ListSource(TEN), whole_plan(ListSource(TEN))
+    target = ListTarget(refuses=lambda each: stop.touch() if each.offset == 3 else None)
+    with pytest.raises(StoppedBeforeEnd, match="stopped at 4 of 10 offsets"):
+        runner(plan, source, target, tmp_path).run()
+    target.forget("r1", but=kept)
+    with pytest.raises(LedgerForgot, match=f"journal has 4 .* its target only {2 * kept}"):
+        runner(plan, source, target, tmp_path).run()
+    assert target.records == tuple(TEN[:4]), "nothing was written again"
+
+
+def test_a_killed_run_knows_what_was_seen_while_its_tasks_were_at_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_PROGRESS_EVERY_S", 0.01)
+    source, target = ListSource(TEN), ListTarget()
+    plan, journal = whole_plan(source), Journal(tmp_path)
+
+    def killed(job: Job) -> list[Mapping[str, Any]]:
+        Small(Limits(2))(job)
+        until = time.monotonic() + 30
+        while not journal.committed("r1") and time.monotonic() < until:
+            time.sleep(0.01)
+        raise Aborted("hard")
+
+    with pytest.raises(Aborted):
+        runner(plan, source, target, tmp_path, run_job=killed).run()
+    target.forget("r1", but=3)
+    with pytest.raises(LedgerForgot, match="journal has 10 .* its target only 6"):
+        runner(plan, source, target, tmp_path).run()
+
+
+def test_entries_that_vanish_during_a_job_are_not_written_again(tmp_path):
+    source, target = ListSource(TEN), ListTarget()
+
+    def beside(job: Job) -> list[Mapping[str, Any]]:
+        reports = Small(Limits(2))(job)
+        target.forget("r1", but=2)
+        return reports
+
+    with pytest.raises(LedgerForgot, match="10 committed offsets .* its target only 4"):
+        runner(whole_plan(source), source, target, tmp_path, run_job=beside).run()
+    assert target.records == tuple(TEN)

@@ -118,6 +118,8 @@ class Report:
     index: int
     started_ns: int
     commits: int = 0
+    offsets: int = 0
+    """How many offsets it committed: the ledger must have them afterwards."""
     records: int = 0
     first_commit_ns: int | None = None
     last_commit_ns: int | None = None
@@ -129,6 +131,7 @@ class Report:
     def note_commit(self, account: Account) -> None:
         now = time.time_ns()
         self.commits += 1
+        self.offsets += len(account.slice)
         self.records += account.read - account.filtered - account.outside
         self.first_commit_ns = self.first_commit_ns or now
         self.last_commit_ns = now

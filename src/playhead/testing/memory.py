@@ -219,6 +219,11 @@ class ListTarget(Target):
         with self._lock:
             self._rows.pop(self.records.index(record))
 
+    def forget(self, replay_id: str, *, but: int) -> None:
+        """Remove entries of the ledger, as if an older copy of it had been restored; keep the first ones."""
+        with self._lock:
+            del self._ledger[replay_id][but:]
+
     def fail_before_commit(self, error: Exception | None = None) -> None:
         """Make the next commit raise (default `Aborted`) after its records were read, before any is written."""
         self._faults["before"] = error or Aborted("fail_before_commit of a ListTarget")
