@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -392,3 +393,10 @@ def test_a_reference_that_the_engine_cannot_follow_ends_the_command_there(monkey
 def test_this_process_has_nothing_of_another_ones_engine():
     assert attached.lent() is None
     assert "pyspark" in sys.modules or attached.mark() is None
+
+
+def test_a_command_that_ends_while_spark_is_still_imported_leaves_no_engine(monkeypatch):
+    half_imported = ModuleType("playhead.spark.session")
+    monkeypatch.setitem(sys.modules, "playhead.spark.session", half_imported)
+    monkeypatch.setattr(client, "start_engine", lambda **_: pytest.fail("an engine started"))
+    client.leave_engine(["replay"])

@@ -138,7 +138,9 @@ def starting() -> int | None:
 def leave_engine(words: Sequence[str]) -> None:
     """Start an engine for later commands if this command has started its own JVM, and say so."""
     session = sys.modules.get("playhead.spark.session")
-    if session is None or session.jvm_pid() is None:
+    # The thread that starts an engine may be half through this import when the command ends early.
+    jvm_pid = getattr(session, "jvm_pid", None)
+    if jvm_pid is None or jvm_pid() is None:
         return
     with suppress(PlayheadError, OSError):
         if start_engine(at_once=False).process is not None:
