@@ -1,10 +1,12 @@
 """A live pipeline's own arithmetic: who it is, where it goes on, what it gives up, what it says when."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
 from playhead.live.progress import LedgerWentBack, PipelineProgress, still_lost
 from playhead.live.round_loop import Rounds
+from playhead.live.runner import Runner
 from playhead.live.start_offsets import (
     BeyondTheEnd,
     Expired,
@@ -248,6 +251,21 @@ def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():
     standing.give_up([Slice("laps", 0, 5, 9)])
     standing.follow({PLACE: 5})
     assert standing.at == {PLACE: 9}
+
+
+def test_what_is_committed_is_stored_while_a_pipeline_runs(tmp_path, monkeypatch):
+    pipelines, standing = Pipelines(tmp_path), PipelineProgress({PLACE: 0}, {PLACE: 7})
+    # A killed pipeline has no end at which it could store this: the watch does, with each status.
+    monkeypatch.setattr(
+        "playhead.live.runner.Watch", lambda _source, _standing, note, *_: nullcontext(note({}))
+    )
+    monkeypatch.setattr("playhead.live.runner.MovingGroup", MagicMock())
+    monkeypatch.setattr("playhead.live.runner.topics_of", MagicMock())
+    monkeypatch.setattr("playhead.live.runner.SameTopics", MagicMock())
+    monkeypatch.setattr("playhead.live.runner.Queries", MagicMock())
+    wish = SimpleNamespace(name="p", group="g")
+    Runner(wish, MagicMock(), pipelines, print)._play(MagicMock(), standing, MagicMock())  # type: ignore[arg-type]
+    assert pipelines.committed("p") == 7
 
 
 def test_a_ledger_with_less_than_was_seen_is_refused_at_the_second_look(tmp_path):

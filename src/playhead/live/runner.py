@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,10 @@ class Runner:
 
     def _play(self, both: Wiring, standing: PipelineProgress, hold: TargetLock) -> None:
         source = topics_of(both.source)
+        note = partial(self._note_running, standing)
         with (
             MovingGroup(source.connection, self.wish.group, self._tell) as group,
-            Watch(source, standing, self._note, self._tell, SameTopics(self._id, source)) as watch,
+            Watch(source, standing, note, self._tell, SameTopics(self._id, source)) as watch,
         ):
             group.move(standing.at)
             engine = self.planned.engine
@@ -117,6 +119,11 @@ class Runner:
     def _note(self, status: Mapping[str, Any]) -> None:
         with suppress(OSError):  # A full disk here must not stop writing elsewhere.
             self.pipelines.note(self.wish.name, status)
+
+    def _note_running(self, standing: PipelineProgress, status: Mapping[str, Any]) -> None:
+        """Store the status, and what is committed: a killed pipeline must know it when it starts again."""
+        self._note(status)
+        self._note_committed(dict(standing.committed))
 
     def _tell(self, text: str) -> None:
         self.say(f"live {self.wish.name}: {text}")
