@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -221,6 +221,15 @@ class Journal:
             connection.execute(
                 "INSERT INTO committed (id, offsets) VALUES (?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET offsets = excluded.offsets",
+                (replay_id, offsets),
+            )
+
+    def note_seen(self, replay_id: str, offsets: int) -> None:
+        """Store a number if it is the highest one yet; a full disk here stops no run."""
+        with suppress(PlayheadError), self._opened() as connection:
+            connection.execute(
+                "INSERT INTO committed (id, offsets) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET offsets = max(offsets, excluded.offsets)",
                 (replay_id, offsets),
             )
 

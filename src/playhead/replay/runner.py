@@ -224,11 +224,6 @@ class Runner:
         """Return how many planned offsets are committed."""
         return self.plan.planned - sum(map(len, left))
 
-    def _note_seen(self, committed: int) -> None:
-        """Let the journal know what is committed also if this run does not read the ledger again."""
-        if committed > self.journal.committed(self.plan.replay_id):
-            self.journal.note_committed(self.plan.replay_id, committed)
-
     def _wait(self, patience: Patience, away: str) -> None:
         if patience.is_over:
             # The last job may have made progress before the outage.
@@ -264,7 +259,8 @@ class Runner:
             abort_point("run.planned")
             reports = self._watched(job)
         self._reports += reports
-        self._note_seen(self._committed(left) + sum(report["offsets"] for report in reports))
+        committed = self._committed(left) + sum(report["offsets"] for report in reports)
+        self.journal.note_seen(self.plan.replay_id, committed)
         return next((report["away"] for report in reports if report["away"]), None)
 
     @contextmanager
@@ -359,7 +355,8 @@ class Runner:
             if entries is not None:
                 self.progress(_offsets(entries), self.plan.planned, entries)
                 left = remaining(self.plan.slices(), [entry.slice for entry in entries])
-                self._note_seen(self._committed(left))
+                # A killed run must know it when it is resumed.
+                self.journal.note_seen(self.plan.replay_id, self._committed(left))
 
     @contextmanager
     def _cancelling_on_the_way_out(self, working: Work) -> Iterator[None]:
