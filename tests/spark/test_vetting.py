@@ -6,8 +6,9 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -20,7 +21,7 @@ from playhead.spark.plan_check import refuse_read
 from playhead.spark.sql_errors import COLUMNS
 from playhead.spark.transform import apply, check, forgiving
 from playhead.transform.path_sql import OWN_FUNCTIONS
-from playhead.transform.spark_sql import Expression, SqlPart
+from playhead.transform.spark_sql import KEYWORDS, Expression, SqlPart
 from playhead.transform.tokens import BadExpression, Token, TokenKind
 from playhead.transform.transform import Transform
 from tests.spark import attacks
@@ -360,6 +361,48 @@ def test_no_expression_gets_the_date_of_the_run_or_a_hash(spark, visible) -> Non
         assert "in each run" in (hint := str(caught.value.hint)) or "12:30" in hint
     for text in DATED.split(" | "):
         transforms._vet(spark, visible, the_condition(text))
+
+
+def results(
+    records: "DataFrame", calls: list[str], texts: tuple[str, ...]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Compute the calls together, or apart if one of them raises: a text is no pattern, say."""
+    columns = [f"cast({call} AS string) AS c{at}" for at, call in enumerate(calls)]
+    try:
+        rows = {row.value: row for row in records.selectExpr("value", *columns).collect()}
+    except PySparkException:
+        for part in (calls[::2], calls[1::2]) if calls[1:] else ():
+            yield from results(records, part, texts)
+        return
+    for at, call in enumerate(calls):
+        yield call, [rows[text][f"c{at}"] for text in texts]
+
+
+@pytest.mark.torture
+def test_no_function_of_a_text_differs_by_the_day(spark, visible) -> None:
+    """By computing each allowed call of `12:30`, of that time today, and of that on another day."""
+    today = datetime.now(UTC).date().isoformat()
+    texts = ("12:30", f"{today} 12:30:00", "2019-03-05 12:30:00")
+    records = visible.selectExpr("timestamp", "offset", f"explode(array{texts}) AS value")
+    beside = ("timestamp", "'day'", "'UTC'", "1")
+    shapes = ["value", *(f"value, {it}" for it in beside), *(f"{it}, value" for it in beside)]
+    calls = []
+    for name in sorted(sections()[ALLOWED] - set(KEYWORDS)):
+        for shape in (*shapes, "day, 1, value", "day, timestamp, value", "value, value"):
+            call = f"`{name}`({shape})"
+            with suppress(Exception):  # Spark's analysis raises any class.
+                _ = records.selectExpr(f"cast({call} AS string)").schema
+                calls.append(call)
+    found = [
+        call
+        for first in range(0, len(calls), 50)
+        for call, (text, now, then) in results(records, calls[first : first + 50], texts)
+        if text == now != then
+    ]
+    assert len(found) > 10, "the oracle sees nothing"
+    assert [
+        call for call in found if allows(lambda c=call: transforms._vet(spark, visible, raw(c)))
+    ] == []
 
 
 def test_an_own_pattern_makes_no_text_dated(spark, visible) -> None:
