@@ -59,6 +59,11 @@ _DATE = re.compile(
     r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*J(?:ULIAN)?\s*\d",
     re.IGNORECASE,
 )
+# The server refuses longer words of a time; it ignores repeated spaces and signs, and reads intervals of
+# ISO 8601 of any length.
+_LONGEST_TIME = 256
+_REPEATED_SIGN = re.compile(r"([^0-9A-Za-z])\1+")
+_ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
 _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
@@ -113,10 +118,24 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
         kind = f"{_BOUNDS[kind]} of a range"
     elif column.element and kind != "numeric":
         leaves = [part for each in leaves for part in _parts_of_text(each)]
+    if kind != "numeric":
+        leaves = [_squeezed(each) if isinstance(each, str) else each for each in leaves]
     if any(_is_rounded(kind, column.base_modifier, each) for each in leaves):
         yield ROUNDED
     if kind in _CUTS and any(_CUTS[kind](each) for each in leaves if isinstance(each, str)):
         yield CUT
+
+
+def _squeezed(text: str) -> str:
+    """Return a text without repeated spaces and signs, or nothing if the server refuses it for its length.
+
+    The patterns here take the square of the length, or its cube.
+    """
+    if len(text) <= _LONGEST_TIME:
+        return text
+    short = _REPEATED_SIGN.sub(r"\1", " ".join(text.split()))
+    is_exact = _ISO_INTERVAL.match(short) is not None
+    return short if len(short) <= _LONGEST_TIME or is_exact else ""
 
 
 def _is_rounded(kind: str, modifier: int, held: Any) -> bool:

@@ -1,0 +1,43 @@
+"""What a column does not keep of a text is found, in no more time than a text of that length deserves."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from playhead.postgres.rows.altered_values import CUT, ROUNDED, alterations
+from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.table import Column
+
+_MANY = 20_000
+
+
+def altered(base: str, text: str) -> Iterator[str]:
+    column = Column("at", base, base, "b", "", -1, False, "", "", base, "")
+    return alterations({"at": text}, [Field(column, None)], {"at": "at"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" * _MANY,
+        "a" * _MANY,
+        "12:" + " " * _MANY + "x\ny",
+        "12:" + " \t" * _MANY + "x\ny",
+        "12:" + ", " * _MANY + "x",
+        "1-" + "a" * _MANY + "!",
+    ],
+)
+def test_no_text_keeps_a_task_busy(text: str) -> None:
+    began = time.process_time()
+    for base in ("time", "timetz", "date", "timestamp", "interval"):
+        assert list(altered(base, text)) in ([], [CUT])
+    assert time.process_time() - began < 1
+
+
+def test_long_texts_that_the_server_accepts_are_counted() -> None:
+    spaces, zeros = " " * _MANY, "0" * 300
+    assert [*altered("date", f"2021-01-01{spaces}12:30")] == [CUT]
+    assert [*altered("date", f"2021-01-01{spaces}")] == []
+    assert [*altered("interval", f"PT0.{zeros}1S")] == [ROUNDED]
+    assert [*altered("interval", f"1{spaces}day")] == []
