@@ -187,9 +187,23 @@ def test_a_leader_that_tells_no_epochs_leaves_them_unknown(
         assert ends(body) == {}
 
 
+def test_a_partition_of_another_leader_hides_no_answer_about_others(
+    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, known = (
+        struct.pack(">hiiq", code, number, 3, end) + b"\0"
+        for code, number, end in ((6, 0, -1), (0, 1, 700))
+    )
+    place = broker(b"\0" + _int32(0) + b"\x02\x05laps\x03" + moved + known + b"\0\0")
+    monkeypatch.setattr(leader_epochs, "describe_those", lambda *_: {"laps": _Described(place)})
+    asked = {_PLACE: 3, ("laps", 1): 3}
+    found = leader_epochs.ends_of_epochs(None, KafkaConnection(place), asked)  # type: ignore[arg-type]
+    assert found == {("laps", 1): 700}
+
+
 class _Described:
     def __init__(self, place: str) -> None:
-        self.leaders = {0: (1, place)}
+        self.leaders = {0: (1, place), 1: (1, place)}
 
 
 def test_sizes_of_what_was_not_asked_for_are_no_concern(

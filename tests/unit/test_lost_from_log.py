@@ -98,6 +98,7 @@ class Epochs(Ends):
         self.ends = ends
 
     def ends_of_epochs(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        assert {topic for topic, _ in epochs} <= {TOPIC}, "not ours to ask"
         return {place: self.ends[epoch] for place, epoch in epochs.items() if epoch in self.ends}
 
 
@@ -128,3 +129,14 @@ def test_records_whose_epoch_ends_behind_them_or_is_unknown_are_in_no_doubt():
     assert _replaced(Epochs({3: 1}), Committed("r1", _terms(), read.entries)) == (0, "")
     outside = Committed("r1", _terms(3), _read((1, 0, 900)))
     assert _replaced(Epochs({3: 0}), outside)[0] == 900  # A partition that is gone.
+
+
+def test_other_topics_of_a_replay_are_not_asked_about():
+    plan = {
+        "source": {
+            "topics": {TOPIC: {"leader_epochs": {"0": 3}}, "gone": {"leader_epochs": {"0": 3}}}
+        }
+    }
+    terms = Terms("", "cluster", {TOPIC: "id", "gone": "other"}, "db", {}, plan)
+    read = Committed("r1", terms, [*_read((0, 0, 900)), *_read((0, 0, 900), topic="gone")])
+    assert _replaced(Epochs({3: 600}), read)[0] == 300

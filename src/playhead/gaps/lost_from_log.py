@@ -38,7 +38,7 @@ def lost_from_log(
     The ends are asked after the ledger was read, so that a live pipeline is never ahead of them.
     """
     behind, notes = _behind_the_end(source, facts, committed)
-    replaced, others = _replaced(source, spans, committed)
+    replaced, others = _replaced(source, facts, spans, committed)
     return behind + replaced, [*notes, *others]
 
 
@@ -90,14 +90,16 @@ def _shorter(place: TopicPartition, end: int | None, read: int, replay_id: str) 
 
 
 def _replaced(
-    source: Source, spans: Sequence[Slice], committed: Sequence[Committed]
+    source: Source, facts: SourceFacts, spans: Sequence[Slice], committed: Sequence[Committed]
 ) -> tuple[int, list[Note]]:
     """Find offsets of the spans whose records are of a later leader than those that were read."""
     if not isinstance(source, KeepsEpochs):
         return 0, []
-    ends = _ends_of_epochs(
-        source, {(at, epoch) for each in committed for at, epoch in _epochs(each)}
-    )
+    # Other topics of the replays may be gone, or forbidden by now.
+    wanted = {
+        (at, epoch) for each in committed for at, epoch in _epochs(each) if at[0] in facts.topics
+    }
+    ends = _ends_of_epochs(source, wanted)
     kept: list[Slice] = []
     cut: list[tuple[Committed, list[Slice]]] = []
     for each in committed:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from playhead.config.kafka_connection import KafkaConnection
@@ -16,9 +16,8 @@ from playhead.errors import PlayheadError
 from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.errors import refused
 from playhead.kafka.admin.leader_requests import by_leader, topics_body
-from playhead.kafka.admin.offsets import NoSuchTopic, ask, describe_those
+from playhead.kafka.admin.offsets import ask, describe_those
 from playhead.source import TopicPartition
 
 _OFFSET_FOR_LEADER_EPOCH, _VERSION = 23, 4  # understood by every broker since 2.8
@@ -41,10 +40,7 @@ def ends_of_epochs(
     ends: dict[TopicPartition, int] = {}
     if not epochs:
         return ends
-    try:
-        described = describe_those(admin, sorted({topic for topic, _ in epochs}))
-    except NoSuchTopic:
-        return ends
+    described = describe_those(admin, sorted({topic for topic, _ in epochs}))
     for leader, places in by_leader(described, [*epochs]).items():
         body = request_of({place: epochs[place] for place in places})
         # Some logins work only in the client that reads.
@@ -69,7 +65,7 @@ def request_of(epochs: Mapping[TopicPartition, int]) -> bytes:
 
 
 def read_answer(fields: Fields) -> Iterator[tuple[TopicPartition, int]]:
-    """Return the end of each partition's epoch, -1 if the log does not know the epoch."""
+    """Return the end of each partition's epoch, -1 if the log does not know the epoch, or the broker does not tell."""
     fields.skip_tags()
     fields.int32()  # for how long the broker holds us back
     for _ in range(fields.count()):
@@ -82,7 +78,6 @@ def read_answer(fields: Fields) -> Iterator[tuple[TopicPartition, int]]:
                 fields.int64(),
             )
             fields.skip_tags()
-            if code:
-                raise refused(KafkaError(code), f"asking for the epochs of {topic}:{number}")
-            yield (topic, number), end
+            # A partition whose leader has changed must not hide the answers about others.
+            yield (topic, number), -1 if code else end
         fields.skip_tags()
