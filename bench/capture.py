@@ -117,9 +117,9 @@ def _latency(ground: _Ground) -> Iterator[Row]:
             direct.append(plain)
             through.append(proxied)
     for place, name in enumerate(("median", "p99")):
-        plain, proxied = ([each[place] for each in runs] for runs in (direct, through))
-        added = statistics.median(proxied) - statistics.median(plain)
-        note = f"direct {_list(plain)} ms, through {_list(proxied)} ms, by a plain socket, one at a time"
+        without, with_it = ([each[place] for each in runs] for runs in (direct, through))
+        added = statistics.median(with_it) - statistics.median(without)
+        note = f"direct {_list(without)} ms, through {_list(with_it)} ms, by a plain socket, one at a time"
         work = f"capture, produce of one record at {_RATE:,}/s, acks 1: added at {name}"
         yield Row(work, added, "ms", at_most=1.0, our_figures=figures, note=note)
 

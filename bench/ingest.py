@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import load
 from bench.ingest_parts import BYTES
 from bench.measure import Row
 from bench.replay_watch import Watched
@@ -68,8 +69,7 @@ class _Ground:
         return name
 
     def held(self, topic: str) -> int:
-        with Admin(KafkaConnection(self.servers)) as admin:
-            return sum(end - first for first, end in admin.bounds(topic).values())
+        return load.offsets_in(self.servers, topic)
 
 
 def _promised(ground: _Ground) -> Iterator[Row]:
@@ -95,11 +95,11 @@ def _promised(ground: _Ground) -> Iterator[Row]:
     yield Row(f"{work}: lost inside", lost, "records", at_most=0)
     yield Row(f"{work}: unaccounted for", max(e.unaccounted for e in ours), "records", at_most=0)
     yield Row(f"{work}: dropped by the kernel, worst run", max(drops), "datagrams")
-    mine, plain = (
+    cost, plain_cost = (
         statistics.median(each.cpu_s_per_million for each in runs) for runs in (ours, theirs)
     )
     yield Row(
-        f"{work}: processor per million", mine, "s", _PLAIN, plain, at_most=1.0,
+        f"{work}: processor per million", cost, "s", _PLAIN, plain_cost, at_most=1.0,
         our_figures=ours[-1].figures, their_figures=theirs[-1].figures,
     )  # fmt: skip
 
@@ -160,6 +160,6 @@ def _await_port(receiving: Watched) -> str:
     while time.monotonic() < deadline:
         said = receiving.complained_so_far()
         if "receiving" in said:
-            return re.findall(r"udp://127\.0\.0\.1:([0-9]+),", said)[0]
+            return str(re.findall(r"udp://127\.0\.0\.1:([0-9]+),", said)[0])
         time.sleep(0.02)
     raise RuntimeError("nothing listens")

@@ -163,7 +163,7 @@ def _measured(endpoints: Endpoints) -> Latency:
     ended = time.time()
     time.sleep(_ON_ITS_WAY_S)
     [(count, found)] = _sql(endpoints, _LATENCIES, _TOPIC, began, ended)
-    p50, p99, worst = found  # type: ignore[misc]
+    p50, p99, worst = map(float, found)  # type: ignore[call-overload]
     return Latency(int(str(count)), p50, p99, worst)
 
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.kafka.read.source import KafkaSource
+
 PARTITIONS = 4
 RECORDS = 2_000_000
 RECORDS_PER_SECOND = 2_000
@@ -153,6 +156,12 @@ def main() -> None:
         fill(given.bootstrap_servers, given.topic, given.records)
     else:
         _fill_partition(given.bootstrap_servers, given.topic, given.records, given.partition)
+
+
+def offsets_in(servers: str, topic: str) -> int:
+    """The number of offsets in a topic: transaction markers count too."""
+    held = KafkaSource(KafkaConnection(servers), (topic,)).bounds().values()
+    return sum(each.high_watermark - each.earliest for each in held)
 
 
 if __name__ == "__main__":

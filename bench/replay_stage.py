@@ -22,7 +22,7 @@ from psycopg import sql
 from bench import load
 from bench.replay_watch import Cost
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.kafka.admin.client import Admin
+from playhead.kafka.read.source import KafkaSource
 from playhead.sandbox import Sandbox
 
 TOPIC = "bench"
@@ -191,15 +191,12 @@ class Stage:
 
     def records_in(self, topic: str) -> int:
         """By its offsets: transaction markers count too."""
-        return sum(end - first for first, end in self._bounds(topic).values())
-
-    def _bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        with Admin(KafkaConnection(self.bootstrap_servers)) as admin:
-            return admin.bounds(topic)
+        return load.offsets_in(self.bootstrap_servers, topic)
 
     def committed_in(self, topic: str) -> int:
         """Counted one by one, as a reader of committed records sees them."""
-        ends = {number: end for number, (_, end) in self._bounds(topic).items()}
+        source = KafkaSource(KafkaConnection(self.bootstrap_servers), (topic,))
+        ends = {number: held.high_watermark for (_, number), held in source.bounds().items()}
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
