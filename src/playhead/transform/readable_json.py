@@ -15,8 +15,14 @@ def unreadable(outputs: Iterable[Output]) -> str | None:
     """Return SQL for the reason why fields of a record cannot be read, NULL if they can; None without any paths."""
     read = {path.column for output in outputs if (path := output.path) and path.column in DOCUMENTS}
     found = [
-        f"WHEN {name} IS NOT NULL AND (NOT is_valid_utf8({name}) OR try_parse_json({name}) IS NULL) "
+        f"WHEN {name} IS NOT NULL AND (NOT is_valid_utf8({name}) OR {_is_not_json(name)}) "
         f"THEN 'the {name} is not JSON: no field of it can be selected'"
         for name in sorted(read)
     ]
     return f"CASE {' '.join(found)} END" if found else None
+
+
+def _is_not_json(name: str) -> str:
+    """The engine reads a document and ignores what follows it: nothing can follow it in a list and in an object."""
+    within = (f"concat('[', {name}, ']')", f"concat('{{\"\":', {name}, '}}')")
+    return " OR ".join(f"try_parse_json({each}) IS NULL" for each in within)
