@@ -13,7 +13,12 @@ from playhead.transform.transform import Output
 
 def unreadable(outputs: Iterable[Output]) -> str | None:
     """Return SQL for the reason why fields of a record cannot be read, NULL if they can; None without any paths."""
-    read = {path.column for output in outputs if (path := output.path) and path.column in DOCUMENTS}
+    read = {
+        path.column
+        for output in outputs
+        # Without a new time a record keeps its own, and its content.
+        if output.replaces != "timestamp" and (path := output.path) and path.column in DOCUMENTS
+    }
     found = [
         f"WHEN {name} IS NOT NULL AND (NOT is_valid_utf8({name}) OR {_is_not_json(name)}) "
         f"THEN 'the {name} is not JSON: no field of it can be selected'"
@@ -23,6 +28,9 @@ def unreadable(outputs: Iterable[Output]) -> str | None:
 
 
 def _is_not_json(name: str) -> str:
-    """The engine reads a document and ignores what follows it: nothing can follow it in a list and in an object."""
-    within = (f"concat('[', {name}, ']')", f"concat('{{\"\":', {name}, '}}')")
-    return " OR ".join(f"try_parse_json({each}) IS NULL" for each in within)
+    """The engine reads a document and ignores what follows it: in an object within a list, that is an error.
+
+    Only more fields of that object are none, so there must be one.
+    """
+    within = f"try_parse_json(concat('[{{\"\":', {name}, '}}]'))"
+    return f"coalesce(size(try_variant_get({within}, '$[0]', 'map<string,variant>')), 0) <> 1"
