@@ -76,6 +76,7 @@ def test_the_facts_are_the_topics_settings(kafka, make_topic, source):
         sets_log_append_time=True,
         retention_ms=86_400_000,
         bytes_by_partition={0: 0},
+        leader_epochs={0: 0},
     )
     assert replace(told, settings={}) == expected
     # What need not be said is not: an older broker might not know it.
