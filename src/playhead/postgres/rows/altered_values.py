@@ -39,7 +39,7 @@ _NO_ZONES = tuple(
     "bc ad jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun".split()  # noqa: SIM905
 )
 # A day number with a part of a day.
-_PART_OF_DAY = re.compile(r"^\s*J(?:ULIAN)?\s*\d+\.0*[1-9]", re.IGNORECASE)
+_PART_OF_DAY = re.compile(r"^\s*(?:JULIAN|J)\s*\d+\.0*[1-9]", re.IGNORECASE)
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
 # Ranges by the type of their bounds, which the server reads as it reads a value.
 _BOUNDS = {
@@ -56,7 +56,7 @@ _SECONDS = re.compile(
 )
 # Not the seconds and the zone of `12:00:00.5-08:00`.
 _DATE = re.compile(
-    r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*J(?:ULIAN)?\s*\d",
+    r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*(?:JULIAN|J)\s*\d",
     re.IGNORECASE,
 )
 # The server refuses longer words of a time; it ignores repeated spaces and signs, and reads intervals of
