@@ -14,6 +14,7 @@ _EXACT = re.compile(r"(decimal|dec|numeric|array|map|struct|variant)\b", re.IGNO
 TIMES = ("timestamp", "timestamp_ltz")
 """Types to which Spark converts a text without a date: it adds the date of the run to `12:30` or `T12`."""
 WITHOUT_DATE = "(?s)^[^0-9A-Za-z]*(T|[0-9]{1,2}:).*"
+_DATED = "regexp_replace(", f", '{WITHOUT_DATE}', '')"
 _TIME_FUNCTIONS = ("timestamp", "to_timestamp", "to_timestamp_ltz", "try_to_timestamp")
 
 
@@ -37,12 +38,12 @@ def around_cast(tokens: Sequence[Token], index: int) -> tuple[str, str]:
     """Return what stands around the cast that ends here; nothing, except in `::string::timestamp`."""
     types = [token.text.lower() for token in tokens[index : index + 3]]
     is_dated = len(types) == 3 and types[:2] == ["string", "::"] and types[2] in TIMES
-    return ("regexp_replace(", f", '{WITHOUT_DATE}', '')") if is_dated else ("", "")
+    return _DATED if is_dated else ("", "")
 
 
 def as_dated_text(text: str) -> str:
     """Return SQL for a text that becomes a time; empty, which is no time, if it has no date."""
-    return f"regexp_replace({text}, '{WITHOUT_DATE}', '')"
+    return text.join(_DATED)
 
 
 def as_text(path: Token) -> str:
