@@ -145,6 +145,12 @@ def _fill_partition(bootstrap_servers: str, topic: str, records: int, partition:
         raise SystemExit(f"not every record was acknowledged: {failed[:1]}")
 
 
+def offsets_in(servers: str, topic: str) -> int:
+    """The number of offsets in a topic: transaction markers count too."""
+    held = KafkaSource(KafkaConnection(servers), (topic,)).bounds().values()
+    return sum(each.high_watermark - each.earliest for each in held)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("bootstrap_servers")
@@ -156,12 +162,6 @@ def main() -> None:
         fill(given.bootstrap_servers, given.topic, given.records)
     else:
         _fill_partition(given.bootstrap_servers, given.topic, given.records, given.partition)
-
-
-def offsets_in(servers: str, topic: str) -> int:
-    """The number of offsets in a topic: transaction markers count too."""
-    held = KafkaSource(KafkaConnection(servers), (topic,)).bounds().values()
-    return sum(each.high_watermark - each.earliest for each in held)
 
 
 if __name__ == "__main__":
