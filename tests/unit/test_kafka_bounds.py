@@ -25,10 +25,10 @@ _PLACE = ("laps", 0)
 def _answering(monkeypatch: pytest.MonkeyPatch, *answers: int) -> None:
     left: Iterator[int] = iter(answers)
 
-    def ask(*_: Any) -> Mapping[TopicPartition, int]:
-        return {_PLACE: next(left)}
+    def ask(*_: Any) -> Mapping[TopicPartition, SimpleNamespace]:
+        return {_PLACE: SimpleNamespace(offset=next(left))}
 
-    monkeypatch.setattr(offsets, "_ask", ask)
+    monkeypatch.setattr(offsets, "ask", ask)
 
 
 def test_a_topic_that_was_made_again_between_two_questions_is_asked_once_more(

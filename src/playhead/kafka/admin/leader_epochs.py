@@ -26,11 +26,14 @@ _NO_REPLICA = struct.pack(">i", -1)
 _ANY_EPOCH = -1
 
 
-def leader_epochs(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the present epoch of each partition's leader, if its broker tells."""
+def leader_epochs(admin: Admin, places: Sequence[TopicPartition]) -> dict[str, dict[int, int]]:
+    """Return by topic the present epoch of each partition's leader, if its broker tells."""
     found = ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-    epochs = {place: answer.leader_epoch for place, answer in found.items()}
-    return {place: epoch for place, epoch in epochs.items() if epoch is not None and epoch >= 0}
+    epochs: dict[str, dict[int, int]] = {topic: {} for topic, _ in places}
+    for (topic, number), answer in found.items():
+        if answer.leader_epoch is not None and answer.leader_epoch >= 0:
+            epochs[topic][number] = answer.leader_epoch
+    return epochs
 
 
 def ends_of_epochs(

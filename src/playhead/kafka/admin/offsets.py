@@ -143,17 +143,17 @@ def bounds_of(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicParti
 
 def stable_ends(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the last stable offset of each partition."""
-    return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    return _offsets(ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
 
 
 def log_ends(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the end of each partition, open transactions included."""
-    return _ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+    return _offsets(ask(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED))
 
 
 def log_starts(admin: Admin, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the log start of each partition."""
-    return _ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
+    return _offsets(ask(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED))
 
 
 def entries_at(
@@ -168,19 +168,13 @@ def entries_at(
     if instant_ms < _FIRST_INSTANT_MS:
         return log_starts(admin, places)
     at = OffsetSpec.for_timestamp(instant_ms)
-    found = _ask(admin, places, at, IsolationLevel.READ_COMMITTED, least=NO_ENTRY)
-    return {place: offset for place, offset in found.items() if offset >= 0}
+    found = ask(admin, places, at, IsolationLevel.READ_COMMITTED, least=NO_ENTRY)
+    return {place: offset for place, offset in _offsets(found).items() if offset >= 0}
 
 
-def _ask(
-    admin: Admin,
-    places: Sequence[TopicPartition],
-    which: OffsetSpec,
-    isolation: IsolationLevel,
-    *,
-    least: int = 0,
+def _offsets(
+    found: Mapping[TopicPartition, ListOffsetsResultInfo],
 ) -> dict[TopicPartition, int]:
-    found = ask(admin, places, which, isolation, least=least)
     return {place: answer.offset for place, answer in found.items()}
 
 

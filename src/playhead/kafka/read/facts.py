@@ -10,7 +10,7 @@ from playhead.kafka.admin.errors import Meaning, meaning_of
 from playhead.kafka.admin.offsets import Described
 from playhead.kafka.admin.topics import settings_with_source
 from playhead.note import Note
-from playhead.source import TopicFacts, TopicPartition
+from playhead.source import TopicFacts
 
 _WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
 Settings = Mapping[str, str]
@@ -40,11 +40,10 @@ def settings_of(admin: Admin, topics: Collection[str]) -> dict[str, Settings | N
 
 
 def topic_facts(
-    topic: str,
     described: Described,
     settings: Settings | None,
     sizes: Mapping[int, int],
-    epochs: Mapping[TopicPartition, int],
+    epochs: Mapping[int, int],
 ) -> TopicFacts:
     """Return a topic's id, settings, size and leaders' epochs, as far as they are known."""
     told = settings or {}
@@ -56,7 +55,7 @@ def topic_facts(
         is_compacted="compact" in policies,
         retention_ms=retention_ms if retention_ms >= 0 and "delete" in policies else None,
         bytes_by_partition=sizes,
-        leader_epochs={number: epoch for (name, number), epoch in epochs.items() if name == topic},
+        leader_epochs=epochs,
         settings={
             name: told[name]
             for name, unsaid in _TAKEN_OVER.items()

@@ -101,7 +101,7 @@ class KafkaSource:
             sizes = sizes_at_leaders(self.connection, described)
             epochs = leader_epochs(admin, places_of(described))
             facts = {
-                name: topic_facts(name, each, settings[name], sizes[name], epochs)
+                name: topic_facts(each, settings[name], sizes[name], epochs.get(name, {}))
                 for name, each in described.items()
             }
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
