@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from playhead.absence import Blank, Explained, Explainer
 from playhead.errors import PlayheadError, Unavailable
 from playhead.grammar.instant import show_ms
+from playhead.host.clock import wait_until
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.records import Records
@@ -17,6 +18,7 @@ TopicPartition = tuple[str, int]
 """A topic and one of its partitions."""
 
 _LOOKS_AGAIN = 2
+_END_WITHIN_S = 3.0
 
 UNREAD = "unread"
 """The code of a note on data that a source holds but cannot return; a proof repeats the note."""
@@ -40,6 +42,24 @@ class Bounds:
                 f"Bounds: found {self.earliest}, {self.stable_end}, {self.high_watermark}; "
                 "needed 0 <= earliest <= stable_end <= high_watermark"
             )
+
+
+def bounds_reaching(
+    look: Callable[[], Mapping[TopicPartition, Bounds]], ends: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, Bounds]:
+    """Return the bounds when the logs reach these ends, or if they do not within three seconds.
+
+    A new leader of a partition learns late what was committed, and reports an earlier end until then.
+    """
+    found: dict[TopicPartition, Bounds] = {}
+
+    def all_are_reached() -> bool:
+        found.clear()
+        found.update(look())
+        return all(at in found and found[at].high_watermark >= end for at, end in ends.items())
+
+    wait_until(all_are_reached, deadline_s=_END_WITHIN_S, every_s=0.2)
+    return found
 
 
 class OutOfBounds(PlayheadError):

@@ -6,8 +6,14 @@ import pytest
 
 from playhead.errors import Refused
 from playhead.gaps.gap import Gap, Gaps
-from playhead.gaps.table_doubts import of_other_topics, policed, refuse_hidden_rows, unkeyed
-from playhead.ledger import Entry
+from playhead.gaps.table_doubts import (
+    of_other_topics,
+    of_present_topics,
+    policed,
+    refuse_hidden_rows,
+    unkeyed,
+)
+from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import SourceFacts, TopicFacts
@@ -50,7 +56,9 @@ class Ledger:
         self, *lacking: Slice, by_key: bool = False, is_untold: bool = False
     ) -> tuple[int, list[Note]]:
         facts = TableFacts((), self.begun, untold={TOPIC: LAPS} if is_untold else {})
-        return of_other_topics(self, facts, NOW, [SPAN], lacking, by_key=by_key)  # type: ignore[arg-type]
+        committed = of_present_topics(self, facts, NOW)  # type: ignore[arg-type]
+        there = remaining([SPAN], lacking)
+        return of_other_topics(self, facts, NOW, there, committed, by_key=by_key)  # type: ignore[arg-type]
 
 
 def test_rows_that_a_replay_of_the_deleted_topic_wrote_are_in_doubt():

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from playhead import source as sources
 from playhead.kafka.write import lost_copies
 from playhead.record import Slice
 from playhead.source import Bounds
@@ -23,7 +24,7 @@ def asked(monkeypatch, *ends):
         "bounds_of",
         lambda *_: {HERE: Bounds(0, end := next(told, ends[-1]), end)},
     )
-    monkeypatch.setattr(lost_copies, "_END_WITHIN_S", 0.3)
+    monkeypatch.setattr(sources, "_END_WITHIN_S", 0.3)
     return lost_copies.lost_copies(None, [ENTRY])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from playhead import source as sources
 from playhead.gaps import lost_from_log
 from playhead.gaps.gap import Gaps
 from playhead.gaps.lost_from_log import Committed
@@ -30,7 +31,7 @@ class Ends:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_from_log, "_END_WITHIN_S", 0.01)
+    monkeypatch.setattr(sources, "_END_WITHIN_S", 0.01)
 
 
 def _read(*edges: tuple[int, int, int], topic: str = TOPIC) -> list[Entry]:

@@ -8,16 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from playhead.host.clock import wait_until
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
-from playhead.source import Bounds, KeepsEpochs, Source, SourceFacts, TopicPartition
+from playhead.source import KeepsEpochs, Source, SourceFacts, TopicPartition, bounds_reaching
 from playhead.terms import Terms
 
 LOST: Final = "lost-from-log"
-_END_WITHIN_S = 3.0
-"""How long a partition may report an earlier end: a new leader learns late what was committed."""
 _MOST_SAID = 4
 
 
@@ -48,19 +45,9 @@ def _behind_the_end(
     read = _read_up_to(facts, committed)
     if not read:
         return 0, []
-    bounds: dict[TopicPartition, Bounds] = {}
-
-    def behind() -> dict[TopicPartition, int]:
-        bounds.clear()
-        bounds.update(source.bounds())
-        ends = {place: bounds[place].high_watermark if place in bounds else 0 for place in read}
-        return {place: end for place, end in ends.items() if end < read[place][0]}
-
-    wait_until(lambda: not behind(), deadline_s=_END_WITHIN_S, every_s=0.2)
-    found = {
-        place: bounds[place].high_watermark if place in bounds else None
-        for place in sorted(behind())
-    }
+    bounds = bounds_reaching(source.bounds, {place: end for place, (end, _) in read.items()})
+    ends = {place: bounds[place].high_watermark if place in bounds else None for place in read}
+    found = {place: end for place, end in sorted(ends.items()) if (end or 0) < read[place][0]}
     notes = [_shorter(place, end, *read[place]) for place, end in found.items()]
     return sum(read[place][0] - (end or 0) for place, end in found.items()), _few(notes)
 

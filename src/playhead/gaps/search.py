@@ -37,6 +37,7 @@ from playhead.gaps.table_doubts import (
     unkeyed,
 )
 from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
+from playhead.ledger import remaining
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring, ends, expecting
@@ -166,11 +167,12 @@ class GapFinder:
         notes = policed(facts)
         if request.spec.table.key and lacking.by != "offsets":
             notes += unkeyed(facts, columns_of(request, self.question.time_column))
-        target, lacks, by_key = self.ends.target, lacking.slices, lacking.by != "offsets"
-        doubtful, others = of_other_topics(
-            target, facts, self.facts, self.spans, lacks, by_key=by_key
-        )
+        target, by_key = self.ends.target, lacking.by != "offsets"
         committed = of_present_topics(target, facts, self.facts)
+        there = remaining(self.spans, lacking.slices)
+        doubtful, others = of_other_topics(
+            target, facts, self.facts, there, committed, by_key=by_key
+        )
         lost, losses = lost_from_log(source, self.facts, self.spans, committed)
         return doubtful, lost, [*notes, *others, *losses]
 

@@ -79,12 +79,12 @@ def of_other_topics(
     target: Target,
     facts: TableFacts,
     source: SourceFacts,
-    spans: Sequence[Slice],
-    lacking: Sequence[Slice],
+    there: Sequence[Slice],
+    committed: Sequence[Committed],
     *,
     by_key: bool = False,
 ) -> tuple[int, list[Note]]:
-    """Return how many offsets of the table may be those of other topics of the same names, and notes.
+    """Return how many of the offsets that are there may be those of other topics of the same names, and notes.
 
     A topic that was deleted and created again has its offsets from 0 once more. In a table without a column for
     the topic, rows of any topic look like those of the compared one. Only a replay of the present topic that
@@ -104,13 +104,8 @@ def of_other_topics(
     written = [each for other in others if (each := _writer(target, *other)).entries]
     if not written:
         return 0, []
-    present = [
-        entry.slice
-        for committed in of_present_topics(target, facts, source)
-        for entry in committed.entries
-        if _has_all_rows(entry)
-    ]
-    there = remaining(remaining(spans, lacking), present)
+    present = [entry.slice for each in committed for entry in each.entries if _has_all_rows(entry)]
+    there = remaining(there, present)
     found = [(each, _doubted(there, [each], by_key=by_key)) for each in written]
     notes = _notes([each for each in found if each[1]], source, by_key=by_key)
     return _doubted(there, written, by_key=by_key), list(notes)

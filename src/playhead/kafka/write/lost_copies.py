@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, bounds_of
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
@@ -10,12 +9,10 @@ from playhead.kafka.write.offset_map import End, OffsetMap, OffsetRun
 from playhead.kafka.write.target_topics import described_soon
 from playhead.ledger import UNREADABLE, Entry, LedgerUnreadable
 from playhead.record import Slice
-from playhead.source import Bounds, TopicPartition
+from playhead.source import Bounds, TopicPartition, bounds_reaching
 
 IDS = "topic_ids"
 """In an entry's details: the ids of the topics that have its records."""
-_END_WITHIN_S = 3.0
-"""How long a partition may report an earlier end: a new leader learns late what was committed."""
 
 
 def lost_copies(admin: Admin, entries: Iterable[Entry]) -> dict[Slice, str]:
@@ -42,22 +39,14 @@ def lost_copies(admin: Admin, entries: Iterable[Entry]) -> dict[Slice, str]:
 
 def _bounds_with(
     admin: Admin, there: Mapping[str, Described], ends: Iterable[End]
-) -> dict[TopicPartition, Bounds]:
-    """Return the bounds of the partitions that exist, when they reach these ends or do not in time."""
-    last: dict[TopicPartition, int] = {}
+) -> Mapping[TopicPartition, Bounds]:
+    """Return the bounds of the partitions that exist."""
+    reached: dict[TopicPartition, int] = {}
     for end in ends:
         if end.topic in there and end.partition in there[end.topic].partitions:
             place = end.topic, end.partition
-            last[place] = max(last.get(place, 0), end.last)
-    bounds: dict[TopicPartition, Bounds] = {}
-
-    def all_are_reached() -> bool:
-        bounds.update(bounds_of(admin, sorted(last)))
-        return all(bounds[place].high_watermark > last[place] for place in last)
-
-    if last:
-        wait_until(all_are_reached, deadline_s=_END_WITHIN_S, every_s=0.2)
-    return bounds
+            reached[place] = max(reached.get(place, 0), end.last + 1)
+    return bounds_reaching(lambda: bounds_of(admin, sorted(reached)), reached) if reached else {}
 
 
 def _map_of(entry: Entry) -> OffsetMap | None:
