@@ -12,6 +12,7 @@ from playhead.errors import PlayheadError, Refused
 from playhead.gaps.gap import Gaps
 from playhead.gaps.row_lookup import NothingLookedFor
 from playhead.gaps.search import GapFinder, GapQuery
+from playhead.kafka.read.source import KafkaSource
 from playhead.record import Record, Slice, TimestampType
 from playhead.request import Request
 from tests.fix_replay import T0_MS, Deck, ran, small_slices
@@ -447,3 +448,20 @@ def test_rows_of_another_topic_in_a_table_without_a_column_for_it_are_not_those_
     assert (places(found), found.doubtful, found.is_whole) == ([], 10, False)
     assert [note.code for note in found.notes] == ["other-topic", "untold"]
     assert look(deck, f"kafka:{theirs}", f"postgres:{table}").is_whole
+
+
+def test_records_that_the_log_has_replaced_are_not_in_the_target(
+    deck: Deck, laps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = deck.table(PLACED)
+    ends = (f"kafka:{laps}", f"postgres:{table}")
+    planned = deck.plan(*ends)
+    ran(planned)
+    ledger: dict[str, Any] = {"by": "ledger", "ledgers": (planned.plan.replay_id,)}
+    for way in ({}, ledger):
+        assert look(deck, *ends, **way).is_whole
+    # As after an unclean election of the leader of partition 1, and 12 of its 20 records are others.
+    monkeypatch.setattr(KafkaSource, "ends_of_epochs", lambda *_: {(laps, 1): 8})
+    for way in ({}, ledger):
+        found = look(deck, *ends, **way)
+        assert (places(found), found.lost, found.is_whole) == ([], 12, False)

@@ -53,3 +53,4 @@ def test_a_finished_replay_of_a_log_that_lost_its_records_says_so(tmp_path):
     [note] = runner(plan, source, target, tmp_path).run().notes
     assert note.code == "source-replaced"
     assert "lost its records from offset 5 on" in note.text
+    assert "the proof is of the records of then" in note.text

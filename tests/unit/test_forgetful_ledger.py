@@ -10,7 +10,7 @@ from playhead.errors import Unavailable
 from playhead.replay import patience
 from playhead.replay import runner as running
 from playhead.replay.guards import LedgerForgot
-from playhead.replay.journal import DONE, Journal
+from playhead.replay.journal import DONE, Journal, JournalBusy
 from playhead.replay.runner import StoppedBeforeEnd
 from playhead.task.job import Job
 from playhead.task.slicer import Limits
@@ -148,3 +148,24 @@ def test_entries_that_vanish_during_a_job_are_not_written_again(tmp_path):
     with pytest.raises(LedgerForgot, match="10 committed offsets .* its target only 4"):
         runner(whole_plan(source), source, target, tmp_path, run_job=beside).run()
     assert target.records == tuple(TEN)
+
+
+def test_a_lower_number_that_is_seen_is_not_believed(tmp_path):
+    journal = Journal(tmp_path)
+    journal.keep(whole_plan(ListSource(TEN)), {})
+    journal.note_committed("r1", 6)
+    for seen, known in ((9, 9), (4, 9)):
+        journal.note_seen("r1", seen)
+        assert journal.committed("r1") == known
+    journal.note_committed("r1", 4)  # As with --trust-ledger.
+    assert journal.committed("r1") == 4
+
+
+def test_a_journal_that_cannot_be_written_while_tasks_are_at_work_stops_none(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+
+    def full() -> None:
+        raise JournalBusy(tmp_path)
+
+    monkeypatch.setattr(journal, "_opened", full)
+    journal.note_seen("r1", 4)

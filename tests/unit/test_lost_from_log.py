@@ -141,3 +141,9 @@ def test_other_topics_of_a_replay_are_not_asked_about():
     terms = Terms("", "cluster", {TOPIC: "id", "gone": "other"}, "db", {}, plan)
     read = Committed("r1", terms, [*_read((0, 0, 900)), *_read((0, 0, 900), topic="gone")])
     assert _replaced(Epochs({3: 600}), read)[0] == 300
+
+
+def test_a_log_that_has_its_end_is_asked_once():
+    source = Ends({0: 800}, {0: 900}, {0: 901})
+    assert _behind(source, r1=_read((0, 0, 800))) == (0, "")
+    assert len(source.looks) == 2
