@@ -44,6 +44,8 @@ WITH_ENGINE := $(wildcard $(addprefix tests/sandbox/,test_demo.py test_engine_go
 	test_groups.py test_live_kill.py test_replay_*.py test_sqlite*.py test_standby_kill.py test_terms.py \
 	test_time_span.py test_tutorial.py test_umask.py))
 OF_TABLES := $(wildcard tests/sandbox/test_postgres_*.py)
+# What `make torture` takes out of the longest lane.
+OF_PIPELINES := $(wildcard $(addprefix tests/sandbox/,test_demo.py test_live_kill.py test_standby_kill.py))
 
 .PHONY: test-unit test-engine test-postgres test-sandbox
 test-unit: setup ## the tests that need neither an engine nor a server
@@ -136,12 +138,12 @@ bench: setup ## every number, ours against its baseline in the same run
 simulate: setup ## model servers, faults and an oracle for SECONDS; SEED=… plays one again; JOBS=… at once
 	@$(BIN)/python -m simulation --seconds $(SECONDS_OF_SIMULATION) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(SIMULATE_ARGS)
 
-.PHONY: torture torture-unit torture-laws torture-sandbox torture-engine
+.PHONY: torture torture-unit torture-laws torture-sandbox torture-pipelines torture-engine
 torture: setup ## every kill point, soak and fuzz; long
 ifdef PYTEST_ARGS
 	@$(PYTEST) -m torture $(PYTEST_ARGS)
 else
-	$(LANES) 'torture-sandbox torture-unit torture-laws' torture-engine
+	$(LANES) 'torture-sandbox torture-pipelines torture-unit torture-laws' torture-engine
 endif
 
 torture-unit: setup
@@ -153,8 +155,11 @@ torture-laws: setup
 torture-sandbox: setup
 	@$(PYTEST) -m torture tests/sandbox $(addprefix --ignore=,$(WITH_ENGINE))
 
+torture-pipelines: setup
+	@$(PYTEST) -m torture $(OF_PIPELINES)
+
 torture-engine: setup
-	@$(PYTEST) -m torture tests/spark $(WITH_ENGINE)
+	@$(PYTEST) -m torture tests/spark $(filter-out $(OF_PIPELINES),$(WITH_ENGINE))
 
 .PHONY: lock
 lock: ## resolve the Python packages anew (needs uv)
