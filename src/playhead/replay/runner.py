@@ -24,9 +24,9 @@ from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.earlier_copies import copied_meanwhile
 from playhead.replay.guards import (
     LedgerForgot,
+    cut_meanwhile,
     lost_letters,
     refuse_another_target,
-    refuse_cut_logs,
     refuse_lost_copies,
     refuse_lost_files,
     refuse_lost_rows,
@@ -148,8 +148,7 @@ class Runner:
                     self.say(f"replay {replay_id} was done before; nothing was written now")
                     notes += self._say(source_notes(self.ends.source, self.plan))
                 else:
-                    with suppress(Unavailable):
-                        refuse_cut_logs(self.ends.source, self.plan)
+                    notes += self._say(cut_meanwhile(self.ends.source, self.plan))
                 notes += self._say(copied_meanwhile(self.ends.target, self.plan))
                 notes += self._say(self._doubts)
             except BaseException as exc:
