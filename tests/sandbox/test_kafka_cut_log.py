@@ -11,6 +11,7 @@ import pytest
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.read.source import KafkaSource
+from playhead.live.log_cut import ReadLog, ReadLogWasCut
 from playhead.sandbox import Sandbox
 from playhead.testing.kafka_writer import Writer
 
@@ -55,16 +56,23 @@ def test_records_of_a_later_leader_do_not_count_for_those_that_were_read(box: Sa
         admin.create_topic("laps", partitions=1)
     source = write(box, *(b"first %d" % number for number in range(5)))
     epochs = {_PLACE: source.facts().topics["laps"].leader_epochs[0]}
+    assert source.leader_epochs() == epochs
+    pipeline = ReadLog("laps", source, {}, lambda _: None)
+    pipeline.confirm({_PLACE: 5})
     assert source.ends_of_epochs(epochs) == {_PLACE: 5}
     box.down()
     box.up()
     write(box, b"first 5")
     assert source.ends_of_epochs(epochs) == {_PLACE: 5}, "a restart loses nothing"
+    pipeline.confirm({_PLACE: 6})
+    assert pipeline.read == {_PLACE: (6, source.leader_epochs()[_PLACE])}
 
     cut(box, 3)
     write(box, *(b"other %d" % number for number in range(9)))
     assert source.bounds()[_PLACE].stable_end == 12
     assert source.ends_of_epochs(epochs) == {_PLACE: 3}
+    with pytest.raises(ReadLogWasCut, match="laps:0:3-6"):
+        pipeline.confirm({_PLACE: 6})
     now = source.facts().topics["laps"].leader_epochs[0]
     assert now > epochs[_PLACE]
     assert source.ends_of_epochs({_PLACE: now}) == {_PLACE: 12}

@@ -14,6 +14,8 @@ from playhead.config.context import configure
 from playhead.config.guards import CopiedBefore, Guard
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.admin.topics import delete
+from playhead.kafka.read.source import KafkaSource
+from playhead.live.log_cut import ReadLogWasCut
 from playhead.live.runner import PipelineInUse
 from playhead.records import Records
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
@@ -230,6 +232,26 @@ def test_a_log_that_is_not_what_it_was_is_refused(deck: Deck, live: Live) -> Non
         (0, 10),
         (15, 20),
     ]
+
+
+def test_a_log_that_lost_what_was_read_is_refused(
+    deck: Deck, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another leader has other records from offset 7 on; what a broker says then, test_kafka_cut_log shows."""
+    topic, table = deck.laps(10, 1), deck.table(COLUMNS)
+    ends_ = f"kafka:{topic}", f"postgres:{table}"
+    it = live(*ends_, trigger="available-now")
+    it.start().ended()
+    assert it.pipelines.read(it.name)[topic, 0][0] == 10
+    monkeypatch.setattr(KafkaSource, "leader_epochs", lambda _: {(topic, 0): 9})
+    monkeypatch.setattr(KafkaSource, "ends_of_epochs", lambda _, asked: dict.fromkeys(asked, 7))
+    more(deck, topic, 10, 20, 1)
+    with pytest.raises(ReadLogWasCut, match=f"{topic}:0:7-10"):
+        live(*ends_, name=it.name, trigger="available-now").start().ended()
+    again = live(*ends_, name=it.name, trigger="available-now", accept_loss=True)
+    again.start().ended()
+    assert again.has_said(f"LOST {topic}:0:7-10")
+    assert numbers(deck, table) == [*range(20)]
 
 
 def test_a_topic_that_was_made_again_is_not_read_on(deck: Deck, live: Live, tmp_path: Path) -> None:

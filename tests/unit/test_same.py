@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from playhead.absence import NOT_RECORDED, OneReason
 from playhead.errors import Unavailable
 from playhead.live.lag_watch import Watch
+from playhead.live.log_cut import ReadLog
 from playhead.live.progress import PipelineProgress
 from playhead.record import Record
 from playhead.records import Records
@@ -56,6 +57,9 @@ class Topics:
 
     def absences(self) -> AbstractContextManager[OneReason]:
         return nullcontext(OneReason(NOT_RECORDED))
+
+    def leader_epochs(self) -> dict[tuple[str, int], int]:
+        return {}
 
     def bounds(self) -> dict[tuple[str, int], Bounds]:
         return {(TOPIC, 0): Bounds(0, 10, 10)}
@@ -111,12 +115,13 @@ def test_a_source_without_ids_is_not_asked(expected):
 def test_who_looks_from_outside_finds_it_too():
     topics, said = Topics({TOPIC: "second"}), list[str]()
     same = SameTopics("live.laps", topics)  # type: ignore[arg-type]
-    watch = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same)  # type: ignore[arg-type]
+    read = ReadLog("laps", topics, {}, lambda _: None)  # type: ignore[arg-type]
+    watch = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same, read)  # type: ignore[arg-type]
     watch._look()
     assert isinstance(watch.refusal, OtherTerms)
     assert watch.lag is None
     topics.now[TOPIC] = "first"
-    fresh = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same)  # type: ignore[arg-type]
+    fresh = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same, read)  # type: ignore[arg-type]
     fresh._look()
     assert (fresh.refusal, fresh.lag) == (None, 10)
 

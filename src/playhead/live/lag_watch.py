@@ -8,6 +8,7 @@ from typing import Any
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.live.backoff import RepeatedNotice
+from playhead.live.log_cut import ReadLog, ReadLogWasCut
 from playhead.live.progress import PipelineProgress
 from playhead.replay.pipelines import RUNNING
 from playhead.source import Source
@@ -29,12 +30,13 @@ class Watch:
         note: Callable[[Mapping[str, Any]], None],
         say: Callable[[str], None],
         same: SameTopics,
+        read: ReadLog,
     ) -> None:
         self._source, self._standing, self._note, self._say = source, standing, note, say
-        self._same = same
+        self._same, self._read = same, read
         self.lag: int | None = None
-        self.refusal: OtherTerms | None = None
-        """Why the pipeline must stop: a topic was replaced."""
+        self.refusal: OtherTerms | ReadLogWasCut | None = None
+        """Why the pipeline must stop: a topic was replaced, or lost records."""
         self._is_over = Event()
         self._told = RepeatedNotice()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
@@ -76,13 +78,14 @@ class Watch:
     def _look(self) -> None:
         try:
             self._same.confirm_all()
+            self._read.confirm(dict(self._standing.at))
             self.lag = self._standing.lag(self._source.bounds())
         except Unavailable as exc:
             self.lag = None
             if self._told.is_time():
                 self._say(f"{self._told.since()} for the broker: {exc!s}")
             return
-        except OtherTerms as exc:
+        except (OtherTerms, ReadLogWasCut) as exc:
             self.lag, self.refusal = None, exc
             return
         except PlayheadError as exc:

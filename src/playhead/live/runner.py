@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from playhead.config.guards import Consent, CopiedBefore
-from playhead.errors import Refused, Unavailable
+from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
+from playhead.kafka.read.source import KafkaSource
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.group_progress import MovingGroup
 from playhead.live.lag_watch import Watch
+from playhead.live.log_cut import ReadLog, ReadLogWasCut, ReadUpTo
 from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.progress import PipelineProgress
 from playhead.live.query_loop import Queries
@@ -91,10 +93,10 @@ class Runner:
 
     def _play(self, both: Wiring, standing: PipelineProgress, hold: TargetLock) -> None:
         source = topics_of(both.source)
-        note = partial(self._note_running, standing)
+        note, read = partial(self._note_running, standing), self._read(source)
         with (
             MovingGroup(source.connection, self.wish.group, self._tell) as group,
-            Watch(source, standing, note, self._tell, SameTopics(self._id, source)) as watch,
+            Watch(source, standing, note, self._tell, SameTopics(self._id, source), read) as watch,
         ):
             group.move(standing.at)
             engine = self.planned.engine
@@ -111,10 +113,19 @@ class Runner:
                 lambda: watch.refusal,
             )
             Queries(ground, engine, self._stream_folder).play()
+        if not self._is_stopped():  # A stop does not wait for brokers.
+            self._confirm_end(read, standing)
 
     @property
     def _stream_folder(self) -> Path:
         return self.pipelines.folder(self.wish.name) / "stream"
+
+    def _read(self, source: KafkaSource) -> ReadLog:
+        def keep(read: ReadUpTo) -> None:
+            with suppress(OSError):
+                self.pipelines.note_read(self.wish.name, read)
+
+        return ReadLog(self.wish.name, source, self.pipelines.read(self.wish.name), keep)
 
     def _note(self, status: Mapping[str, Any]) -> None:
         with suppress(OSError):  # A full disk here must not stop writing elsewhere.
@@ -195,6 +206,7 @@ class Runner:
             now_ns=time.time_ns(),
             timezone=self.planned.configuration.get("timezone") or "UTC",
         )
+        self._refuse_cut(both, begun)
         self._refuse_copied(both, begun)
         starts: dict[str, dict[str, int]] = {}
         for (topic, number), at in begun.starts.items():
@@ -204,6 +216,27 @@ class Runner:
         abort_point("live.marked")
         self._tell_beginning(begun, known)
         return begun
+
+    def _refuse_cut(self, both: Wiring, begun: StartOffsets) -> None:
+        """Refuse a log that lost records while the pipeline was stopped, unless that was accepted."""
+        read = self._read(topics_of(both.source))
+        try:
+            read.confirm(begun.starts)
+        except ReadLogWasCut as exc:
+            if not self.wish.accept_loss:
+                raise
+            self._tell(f"LOST {exc.told}: lost by the log after it was read")
+            read.forget()
+            read.confirm(begun.starts)
+
+    def _confirm_end(self, read: ReadLog, standing: PipelineProgress) -> None:
+        """Refuse a log that lost records during a run that read everything; say if that is unknown."""
+        try:
+            read.confirm(standing.at)
+        except ReadLogWasCut:
+            raise
+        except PlayheadError as exc:
+            self._tell(f"whether the log still holds the records that were read is unknown: {exc}")
 
     def _refuse_copied(self, both: Wiring, begun: StartOffsets) -> None:
         """Refuse to write what a run has copied while the pipeline was stopped, such as one that filled a gap."""

@@ -356,7 +356,7 @@ LIVE = Options(
     Option("group", "Consumer group that shows the progress; default playhead.live.NAME.", "GROUP"),
     AGAIN,
     switch("drop_when_down", "Drop records that arrive while the target is away."),
-    switch("accept_loss", "Continue after records that expired before they were read."),
+    switch("accept_loss", "Continue after records that the log lost, by expiry or otherwise."),
     switch("status", "Show the status of all pipelines, or of one."),
     switch("stop", "Stop a pipeline after its current round."),
     *TIME,

@@ -191,6 +191,22 @@ class Pipelines:
     def committed_file(self, name: str) -> Path:
         return self.folder(name) / "committed.json"
 
+    def note_read(self, name: str, read: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Store for each partition an offset up to which it was read, and the epoch of its leader then."""
+        private_files.folder(self.folder(name))
+        _write(self.folder(name) / "read.json", {"read": [[*at, *of] for at, of in read.items()]})
+
+    def read(self, name: str) -> dict[TopicPartition, tuple[int, int]]:
+        """Return what `note_read` stored last; nothing if it stored nothing."""
+        try:
+            found = json.loads((self.folder(name) / "read.json").read_text(encoding="utf-8"))
+            return {
+                (str(topic), int(number)): (int(offset), int(epoch))
+                for topic, number, offset, epoch in found["read"]
+            }
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return {}
+
     def is_running(self, name: str) -> bool:
         return self.journal.is_held(pipeline_id(name))
 

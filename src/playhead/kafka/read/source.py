@@ -106,6 +106,12 @@ class KafkaSource:
             }
             return SourceFacts(admin.cluster().cluster_id, facts, tuple(notes))
 
+    def leader_epochs(self) -> Mapping[TopicPartition, int]:
+        """Return the present epochs of the partitions' leaders."""
+        with self._asking() as admin:
+            found = leader_epochs(admin, places_of(self._described(admin)))
+        return {(topic, number): epoch for topic in found for number, epoch in found[topic].items()}
+
     def ends_of_epochs(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Ask the leaders of the partitions."""
         with self._asking() as admin:
