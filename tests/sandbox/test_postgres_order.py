@@ -130,6 +130,24 @@ def test_a_pure_insert_may_come_in_any_order(sandbox: Endpoints, schema: str) ->
     assert len(table.rows()) == 10
 
 
+def test_one_connection_tells_what_many_replays_have_committed(
+    sandbox: Endpoints, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.made(sandbox.database_url, schema, "id int, v int")
+    replays = [f"{number:04x}" for number in range(6)]
+    for number, replay in enumerate(replays[:-1]):
+        commit(table, Slice("cars", 0, 0, 1 + number), replay=replay)
+    alone = {each: table.target.entries(each) for each in replays}
+    opened: list[object] = []
+    session = PostgresTarget._session
+    monkeypatch.setattr(
+        PostgresTarget, "_session", lambda self: opened.append(self) or session(self)
+    )
+    assert table.target.entries_of(replays) == alone
+    assert [sum(len(e.slice) for e in alone[each]) for each in replays] == [1, 2, 3, 4, 5, 0]
+    assert len(opened) == 1
+
+
 def test_holes_that_an_older_version_left_are_not_filled(table: Table, tmp_path: Path) -> None:
     items = [record(n, {"id": n % 3, "v": n}) for n in range(20)]
     source = ListSource(items)

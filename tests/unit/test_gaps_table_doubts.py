@@ -1,5 +1,6 @@
 """Rows of a topic that was deleted and created again hide nothing of the present one."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -13,11 +14,11 @@ from playhead.gaps.table_doubts import (
     refuse_hidden_rows,
     unkeyed,
 )
+from playhead.inventory import TableFacts
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import TableFacts
 from playhead.terms import Terms, Whereto
 from tests.unit.replaying import TOPIC
 
@@ -49,8 +50,11 @@ class Ledger:
             self.held[replay_id].append(entry)
         return self
 
-    def entries(self, replay_id: str) -> list[Entry]:
-        return self.held[replay_id]
+    def table_facts(self, topics: Collection[str]) -> TableFacts:
+        raise AssertionError(topics)
+
+    def entries_of(self, replay_ids: Collection[str]) -> dict[str, list[Entry]]:
+        return {each: self.held[each] for each in replay_ids}
 
     def doubts(
         self, *lacking: Slice, by_key: bool = False, is_untold: bool = False

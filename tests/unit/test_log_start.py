@@ -9,11 +9,11 @@ from playhead.gaps.log_start import (
     expired_by_offsets,
     log_starts_inside,
 )
+from playhead.inventory import HeldOffsets
 from playhead.offset_bitmap import BITS, BitmapWords
 from playhead.record import Slice
 from playhead.source import Bounds
 from playhead.span import Resolved
-from playhead.target import HeldOffsets
 from playhead.testing import ListSource
 from tests.unit.replaying import TOPIC, record
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from playhead.gaps.gap import Gap
 from playhead.grammar.instant import show_ms
+from playhead.inventory import Inventory
 from playhead.ledger import remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
@@ -13,7 +14,6 @@ from playhead.record import Slice
 from playhead.replay.samples import first_ms
 from playhead.source import Bounds, Source, TopicPartition
 from playhead.span import Resolved
-from playhead.target import Inventory
 
 EXPIRED: Final = "expired"
 _MOST_SAID = 4

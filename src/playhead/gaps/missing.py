@@ -8,6 +8,7 @@ from playhead.endpoint import system_of
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.gaps.gap import Gap
 from playhead.gaps.lost_from_log import Committed
+from playhead.inventory import Inventory
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.offset_bitmap import missing
@@ -19,7 +20,7 @@ from playhead.replay.guards import KeepsCopies, lost_copies, refuse_lost_rows, s
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
 from playhead.request import Request
 from playhead.source import SourceFacts, TopicPartition
-from playhead.target import Archives, Inventory, KeepsFiles, Target
+from playhead.target import Archives, KeepsFiles, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 BY = ("offsets", "key", "ledger")

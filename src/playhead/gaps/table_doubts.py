@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from playhead.errors import Refused
 from playhead.gaps.gap import Gaps
 from playhead.gaps.lost_from_log import Committed
+from playhead.inventory import DescribesTables, TableFacts
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import SourceFacts
-from playhead.target import DescribesTables, TableFacts, Target
+from playhead.target import Target
 from playhead.terms import Terms, Whereto
 
 ROW_SECURITY = "row-security"
@@ -101,27 +102,34 @@ def of_other_topics(
     ]
     if not by_key:
         others += _into_untold(facts.begun, facts.untold)
-    written = [each for other in others if (each := _writer(target, *other)).entries]
+    found = _entries_of(target, {replay_id for replay_id, *_ in others})
+    written = [each for other in others if (each := _writer(found, *other)).entries]
     if not written:
         return 0, []
     present = [entry.slice for each in committed for entry in each.entries if _has_all_rows(entry)]
     there = remaining(there, present)
-    found = [(each, _doubted(there, [each], by_key=by_key)) for each in written]
-    notes = _notes([each for each in found if each[1]], source, by_key=by_key)
+    doubted = [(each, _doubted(there, [each], by_key=by_key)) for each in written]
+    notes = _notes([each for each in doubted if each[1]], source, by_key=by_key)
     return _doubted(there, written, by_key=by_key), list(notes)
 
 
 def of_present_topics(target: Target, facts: TableFacts, source: SourceFacts) -> list[Committed]:
     """Return what each replay of the present topics has committed to these tables."""
-    return [
-        Committed(
-            replay_id,
-            terms,
-            [e for e in target.entries(replay_id) if _is_of(terms, source, e.slice.topic)],
-        )
+    begun = {
+        replay_id: terms
         for replay_id, terms in (facts.begun or {}).items()
         if any(_is_of(terms, source, topic) for topic in terms.topics)
+    }
+    found = _entries_of(target, begun)
+    return [
+        Committed(each, terms, [e for e in found[each] if _is_of(terms, source, e.slice.topic)])
+        for each, terms in begun.items()
     ]
+
+
+def _entries_of(target: Target, replay_ids: Collection[str]) -> Mapping[str, Sequence[Entry]]:
+    """Return what replays have committed; only a target that describes its tables knows of any."""
+    return target.entries_of(replay_ids) if isinstance(target, DescribesTables) else {}
 
 
 def _is_other(terms: Terms, source: SourceFacts, topic: str) -> bool:
@@ -152,10 +160,12 @@ def _into_untold(
                     yield replay_id, terms, theirs, topic
 
 
-def _writer(target: Target, replay_id: str, terms: Terms, theirs: str, topic: str) -> _Writer:
+def _writer(
+    found: Mapping[str, Sequence[Entry]], replay_id: str, terms: Terms, theirs: str, topic: str
+) -> _Writer:
     entries = [
         replace(each, slice=replace(each.slice, topic=topic))
-        for each in target.entries(replay_id)
+        for each in found[replay_id]
         if each.slice.topic == theirs and each.written > 0
     ]
     return _Writer(replay_id, terms, theirs, entries)

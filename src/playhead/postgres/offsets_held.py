@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Refused
+from playhead.inventory import HeldOffsets
 from playhead.offset_bitmap import BITS, BitmapWords, pieces
 from playhead.postgres.merge_sql import Rule, named
 from playhead.postgres.rows.column_types import INTEGERS, TIMES
@@ -13,7 +14,6 @@ from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import no_table, place_of
 from playhead.record import Slice
 from playhead.tables.columns import OFFSET, PARTITION, TIMESTAMP, TOPIC
-from playhead.target import HeldOffsets
 
 # With more spans, reading everything between the first and the last is cheaper.
 _MOST_SPANS = 32

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
+from playhead.inventory import TableFacts
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.session import Session
 from playhead.postgres.table import read_table
 from playhead.postgres.table_name import place_of
 from playhead.postgres.terms import Replays, whereto
 from playhead.tables.columns import TOPIC
-from playhead.target import TableFacts
 from playhead.terms import Terms
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playhead.errors import Refused, Unavailable
+from playhead.inventory import HeldOffsets, TableFacts
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import no_values, offsets_held, storage
@@ -30,7 +31,7 @@ from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
 from playhead.tables.columns import EXTRA
 from playhead.tables.ledger import SavedTerms
-from playhead.target import HeldOffsets, Inspection, InspectRequest, InUse, TableFacts, Target
+from playhead.target import Inspection, InspectRequest, InUse, Target
 from playhead.terms import Terms, Whereto, refuse_other_place
 from playhead.written_rows import WrittenRows
 
@@ -305,6 +306,11 @@ class PostgresTarget(Target):
     def table_facts(self, topics: Collection[str], /) -> TableFacts:
         with self._session() as session:
             return facts_of(session, self.table, topics, self._replays(session))
+
+    def entries_of(self, replay_ids: Collection[str], /) -> Mapping[str, Sequence[Entry]]:
+        with self._session() as session:
+            ledger = self._ledger(session)
+            return {each: ledger.entries(each) for each in replay_ids}
 
     def known_by_columns(self, columns: tuple[str, ...], /) -> "PostgresTarget":
         return replace(self, known_by=columns)

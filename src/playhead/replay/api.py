@@ -13,6 +13,7 @@ from playhead.config.saved_servers import kept_servers
 from playhead.endpoint import Endpoint, system_of
 from playhead.errors import Unavailable, UnknownKey, UsageError
 from playhead.host.kept_open import keeping_open
+from playhead.inventory import Inventory
 from playhead.ledger import remaining
 from playhead.options.replays import REPLAY_RULES
 from playhead.pace import Pace
@@ -46,7 +47,7 @@ from playhead.replay.runner import Progress, Runner
 from playhead.replay.verify import Verification, verify
 from playhead.request import ReplaySpec, Request
 from playhead.span import Span
-from playhead.target import Inventory, Target
+from playhead.target import Target
 
 QUERIES = "queries"
 """Under this name, among the needs of its target, a plan keeps how queries are played."""

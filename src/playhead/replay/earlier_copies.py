@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from playhead.endpoint import system_of
 from playhead.errors import Unavailable
 from playhead.grammar.instant import show_ms
+from playhead.inventory import Inventory
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.guards import lost_copies
-from playhead.target import CommonLedger, Inventory, Target
+from playhead.target import CommonLedger, Target
 from playhead.terms import Terms, differing_ends
 
 COPIED_BEFORE, COPIED_MEANWHILE = "copied-before", "copied-meanwhile"

@@ -8,6 +8,7 @@ from typing import Any
 
 from playhead.errors import Unavailable
 from playhead.extra_fields import ExtraFields
+from playhead.inventory import DescribesTables
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import Plan
@@ -20,7 +21,7 @@ from playhead.replay.plan_notes import EXPIRED
 from playhead.replay.runner import RunJob
 from playhead.replay.samples import NO_RECORDS
 from playhead.source import SourceFacts
-from playhead.target import DescribesTables, Target
+from playhead.target import Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
 from playhead.task.slicer import Filter
