@@ -1,5 +1,6 @@
 """The script of each shell is put where the shell finds it, once, and what it prints is that script."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -128,3 +129,15 @@ def test_a_shell_that_asks_for_nothing_known_gets_nothing(shell, tmp_path):
         timeout=60,
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_nobody_else_can_change_what_the_shell_runs(run, tmp_path, shell):
+    before = os.umask(0)
+    try:
+        run(shell, "--install-completion")
+    finally:
+        os.umask(before)
+    made = [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o022]
+    assert made == []
+    assert (tmp_path / completion_script._PLACES[shell][0]).exists()

@@ -17,6 +17,7 @@ from click.shell_completion import (
 
 from playhead.cli.output import Output
 from playhead.errors import UsageError
+from playhead.host import shared_files
 
 COMPLETES = "_PLAYHEAD_COMPLETE"
 """The environment variable with which a shell requests completions."""
@@ -59,8 +60,8 @@ def install() -> None:
     shell = _shell()
     script, start_up, line = _PLACES[shell]
     file = Path.home() / script
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_script(shell), encoding="utf-8")
+    shared_files.folder(file.parent)
+    shared_files.write(file, _script(shell))
     if start_up is not None:
         _add_line(Path.home() / start_up, line)
     Output().text(f"completion for {shell} is installed in {file}; it works in every new terminal")
@@ -69,7 +70,7 @@ def install() -> None:
 def _add_line(file: Path, line: str) -> None:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     if line not in text.splitlines():
-        with file.open("a", encoding="utf-8") as stream:
+        with shared_files.opened(file, "a") as stream:
             stream.write(f"\n{line}\n")
 
 

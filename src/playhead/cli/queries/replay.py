@@ -15,7 +15,7 @@ from playhead.cli.replay.run_replay import stopping, with_servers
 from playhead.config.context import Configuration
 from playhead.endpoint import Endpoint
 from playhead.errors import EXIT_DIFFERENT, BadValue, UsageError
-from playhead.host import private_files
+from playhead.host import private_files, shared_files
 from playhead.options.queries import (
     BESIDE,
     FOLLOW,
@@ -287,10 +287,10 @@ def _report(run: Run, made: QueryReplay, outcome: QueryOutcome, checks: list[Che
         if has_literals:
             private_files.write(file, page)
         else:
-            file.write_text(page, encoding="utf-8")
+            shared_files.write(file, page)
         run.output.say(f"the report is saved in {run.values['report']}")
     if run.values["junit"] is not None:
-        run.values["junit"].write_text(junit_of(outcome, states), encoding="utf-8")
+        shared_files.write(run.values["junit"], junit_of(outcome, states))
     run.output.emit(document, outcome.proof.rows())
     # A check that cannot be evaluated has failed.
     if set(states.values()) - {"not so"} or not outcome.is_equal:

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from playhead.cli.output import colour_is_wanted
 from playhead.errors import UsageError
+from playhead.host import shared_files
 from playhead.timeline.text_chart import ChartSize
 
 _BLOCKS = "▁█░│"
@@ -29,7 +30,7 @@ def _takes_blocks(stream: TextIO) -> bool:
 
 def save_picture(text: str, file: Path) -> None:
     try:
-        file.write_text(text, encoding="utf-8")
+        shared_files.write(file, text)
     except OSError as exc:
         raise UsageError(f"cannot write the picture to {file}: {exc.strerror}") from exc
 
