@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import playhead
-from playhead.errors import NotFetched
+from playhead.errors import BadValue, NotFetched
 from playhead.host import jars
 from playhead.host.threads import BackgroundCall
 
@@ -341,6 +341,18 @@ def test_an_address_that_is_none_is_an_error_of_ours(one_jar, monkeypatch):
     monkeypatch.setenv("PLAYHEAD_MAVEN_URL", "repo1.maven.org")
     with pytest.raises(NotFetched, match=f"{ONE} from repo1.maven.org/org"):
         jars.ensure("set")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://deploy:s3cret-pw@127.0.0.1:9/m2", "https://deploy:s3c/ret-pw@repo.example/m2"]
+)
+def test_an_address_with_a_login_is_refused_without_its_password(one_jar, monkeypatch, url):
+    """Python would ask DNS for the whole login as a host."""
+    monkeypatch.setenv("PLAYHEAD_MAVEN_URL", url)
+    with pytest.raises(BadValue, match="PLAYHEAD_MAVEN_URL .* without a login") as caught:
+        jars.ensure("set")
+    assert "s3c" not in str(caught.value)
+    assert "ret-pw" not in str(caught.value)
 
 
 def test_an_empty_address_means_the_usual_one(monkeypatch):

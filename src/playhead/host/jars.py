@@ -21,12 +21,13 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from playhead.errors import NotFetched, Refused
+from playhead.errors import BadValue, NotFetched, Refused
 from playhead.host import paths, private_files
 from playhead.host.folders import exposed, open_plain
 from playhead.host.threads import call_within
 
 LOCK = Path(__file__).with_name("jars.lock")
+_VARIABLE = "PLAYHEAD_MAVEN_URL"
 DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2"
 # A block that takes longer has less than a kilobyte a second.
 _BLOCK, _BLOCK_WITHIN_S = 1 << 16, 60.0
@@ -69,8 +70,15 @@ def read_lock(lock: Path = LOCK) -> tuple[Jar, ...]:
 
 
 def repository() -> str:
-    """Return the base URL of the repository."""
-    return (os.environ.get("PLAYHEAD_MAVEN_URL") or DEFAULT_REPOSITORY).rstrip("/")
+    """Return the base URL of the repository; refuse one with a login.
+
+    Python would look up its password in DNS as a part of the host's name.
+    """
+    url = os.environ.get(_VARIABLE) or DEFAULT_REPOSITORY
+    if "@" in url:
+        found, needed = f"…@{url.rpartition('@')[2]}", "https://host/path, without a login"
+        raise BadValue(_VARIABLE, found=found, needed=needed, where="the environment")
+    return url.rstrip("/")
 
 
 def jar_dir() -> Path:
