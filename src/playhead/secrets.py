@@ -231,6 +231,13 @@ def without_password(url: str) -> str:
     return url
 
 
+def remember_logins(servers: str) -> None:
+    """Redact the passwords in a list of servers from now on; they do not belong there, but errors quote it."""
+    for each in map(str.strip, (servers, *servers.split(","))):
+        if "@" in each:
+            without_password(each if "://" in each else f"kafka://{each}")
+
+
 def _without_torn(url: str) -> str:
     """Hide the text after the user's name, or the whole login if the split is inside it."""
     before, scheme, rest = url.partition("://")

@@ -196,6 +196,75 @@ def test_a_login_of_the_command_line_is_for_the_configured_server(context):
     assert named.kafka(at="h:1").password == PASSWORD
 
 
+TOKENS = (
+    "security.protocol=SASL_PLAINTEXT",
+    "sasl.mechanism=OAUTHBEARER",
+    "sasl.oauthbearer.client.id=me",
+    "sasl.oauthbearer.client.secret=${HOME_PASSWORD}",
+)
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize(
+    ("url", "excepted", "goes"),
+    [
+        ("http://localhost:8080/token", "", False),
+        ("http://127.0.0.1:8080/token", "localhost, .example", False),
+        ("http://[::1]:8080/token", "::1", True),
+        ("http://LOCALHOST:8080/token", "intern.example,LocalHost", True),
+        ("http://localhost:8080/token", "*", True),
+        ("https://tokens.example/token", "", True),
+    ],
+)
+def test_a_clients_secret_for_this_machine_goes_through_no_proxy(
+    monkeypatch, variable, url, excepted, goes
+):
+    """librdkafka has no other switch for it than the environment."""
+    for each in ("http_proxy", "all_proxy", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(variable, "http://u:proxys-own@proxy.example:3128")
+    monkeypatch.setenv("no_proxy", excepted)
+    told = configure(
+        {"bootstrap_servers": HOME},
+        assignments=(*TOKENS, f"sasl.oauthbearer.token.endpoint.url={url}"),
+    )
+    if goes:
+        assert told.kafka().oauth_client_secret == PASSWORD
+        return
+    with pytest.raises(Refused, match=f"would go to the proxy of {variable}") as caught:
+        told.kafka()
+    assert "proxys-own" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        "kafka://u:s3cret-pw@h:9092",
+        "u:s3cret-pw@h:9092",
+        "h:1, SASL_SSL://u:s3cret-pw@h:9092",
+        "${WRONG}",
+    ],
+)
+def test_a_password_in_the_servers_is_said_by_nobody(run, monkeypatch, servers):
+    monkeypatch.setenv("WRONG", "u:s3cret-pw@h:9092")
+    url = "https://u:s3cret-pw@tokens.example/"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
+    paths.config_file().write_text(
+        f'[contexts.wrong]\nbootstrap_servers = "{servers}"\n'
+        f'[contexts.wrong.kafka]\nsasl.oauthbearer.token.endpoint.url = "{url}"\n'
+    )
+    for words in (
+        ("topics", "list"),
+        ("topics", "list", "-c", "wrong"),
+        ("context", "list"),
+        ("context", "show"),
+        ("context", "show", "wrong"),
+        ("doctor",),
+    ):
+        _, out, err = run(*words)
+        assert "s3cret" not in out + err, words
+
+
 def test_a_clients_secret_goes_to_no_other_server_of_tokens():
     own = "sasl.oauthbearer.token.endpoint.url=https://evil.example/"
     with pytest.raises(LoginElsewhere, match=r"client\.secret .* go to https://evil"):

@@ -26,7 +26,7 @@ from playhead.config.layers import (
     layer_of,
     read_toml,
 )
-from playhead.config.logins import Homes, keep_at_home
+from playhead.config.logins import Homes, keep_at_home, keep_off_proxies
 from playhead.config.project import PROJECT_FILE, find_project_file
 from playhead.config.settings import (
     BY_NAME,
@@ -119,6 +119,8 @@ class Configuration:
             raise BadValue(
                 exc.key, found=exc.found, needed=exc.needed, where=origin, hint=exc.hint
             ) from exc
+        if connection.oauth_token_endpoint_url is not None:
+            keep_off_proxies(connection.oauth_token_endpoint_url)
         return connection.with_bootstrap_servers(at, where="the endpoint") if at else connection
 
     def check(self) -> None:

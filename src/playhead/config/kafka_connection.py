@@ -11,7 +11,7 @@ from playhead.config import kafka_properties as known
 from playhead.config.kafka_properties import BY_NAME, HOSTNAME, Property, Role
 from playhead.config.settings import or_local_servers
 from playhead.errors import BadValue, MissingPiece, UntranslatableProperty
-from playhead.secrets import HIDDEN, remember, resolve
+from playhead.secrets import HIDDEN, remember, remember_logins, resolve
 
 _LOGIN_MODULES = {
     "PLAIN": known.SECURITY + "plain.PlainLoginModule",
@@ -305,6 +305,7 @@ def _brokers(text: str, key: str, where: str) -> str:
     found = [_BROKER.fullmatch(broker) for broker in brokers]
     # The clients take a port modulo 65536, and would connect to another server.
     if not all(each and 0 < int(each[1]) < 65_536 for each in found):
+        remember_logins(text)
         needed = "host:port, or host:port,host:port…; ports are 1 to 65535"
         raise BadValue(key, found=text, needed=needed, where=where)
     return ",".join(brokers)

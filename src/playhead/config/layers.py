@@ -7,12 +7,15 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from playhead import secrets
 from playhead.config.kafka_properties import KNOWN_PROPERTIES, not_understood, read_properties
 from playhead.config.settings import BY_NAME, as_switch
 from playhead.errors import BadValue, UnknownKey, UsageError
 from playhead.host import paths
 
 BOOTSTRAP = "bootstrap.servers"
+TOKEN_FROM = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  a property's name
+ADDRESSES = (BOOTSTRAP, TOKEN_FROM)
 KAFKA, FILE = "kafka", "kafka_config"
 SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spellings}
 
@@ -47,6 +50,11 @@ class Layer:
     settings: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
     place: Precedence = Precedence.CONTEXT
+
+    def __post_init__(self) -> None:
+        of_kafka = (value for key, value in self.kafka.items() if SPELLINGS.get(key) in ADDRESSES)
+        for servers in (self.settings.get("bootstrap_servers", ""), *of_kafka):
+            secrets.remember_logins(servers)
 
     def names_a_server(self) -> bool:
         wanted = {"bootstrap_servers", "database", FILE} & set(self.settings)

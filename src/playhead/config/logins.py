@@ -4,15 +4,19 @@ Those are the servers named in the same place (the command line, the environment
 context). If that place names none, they are those of the next weaker place.
 """
 
+import os
+import shlex
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from playhead import secrets
-from playhead.config.layers import BOOTSTRAP, SPELLINGS, Precedence, Resolved
+from playhead.config.layers import BOOTSTRAP, SPELLINGS, TOKEN_FROM, Precedence, Resolved
 from playhead.errors import Refused
 
 _OF_LOGINS = ("sasl.", "ssl.key", "ssl.certificate")
 _TELLS_NOTHING = ("sasl.mechanism",)
-TOKEN_FROM = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  a property's name
+_PROXIES = ("http_proxy", "all_proxy", "ALL_PROXY")
+"""What libcurl heeds for http, and HTTP_PROXY is not among it."""
 FOR_TOKENS = ("sasl.oauthbearer.client.secret", "sasl.jaas.config")
 
 Homes = Mapping[Precedence, str]
@@ -54,6 +58,23 @@ def keep_at_home(
         for key, found in (said[name] for name in FOR_TOKENS if name in said):
             if token_from.place < found.place:
                 raise LoginElsewhere(found, key=key, servers=token_from.value, home=None)
+
+
+def keep_off_proxies(token_from: str) -> None:
+    """Refuse a token endpoint on this machine that librdkafka would ask through a proxy.
+
+    The proxy would read the client's secret. With https it would not, and no other http address is taken.
+    """
+    url = urlsplit(token_from)
+    variable = next(filter(os.environ.get, _PROXIES), None)
+    if url.scheme != "http" or variable is None:
+        return
+    excepted = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if excepted.strip() != "*" and url.hostname not in excepted.lower().replace(",", " ").split():
+        raise Refused(
+            f"the client's secret for {url.hostname} would go to the proxy of {variable}, unencrypted",
+            hint=f"export no_proxy={shlex.quote(','.join(filter(None, (excepted, url.hostname))))}",
+        )
 
 
 def by_name(properties: Mapping[str, Resolved]) -> dict[str, tuple[str, Resolved]]:

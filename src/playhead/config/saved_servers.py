@@ -5,10 +5,9 @@ from collections.abc import Mapping
 
 from playhead import secrets
 from playhead.config.context import Configuration, configure
-from playhead.config.layers import BOOTSTRAP, Precedence, Resolved
+from playhead.config.layers import BOOTSTRAP, TOKEN_FROM, Precedence, Resolved
 from playhead.config.logins import (
     FOR_TOKENS,
-    TOKEN_FROM,
     LoginElsewhere,
     by_name,
     is_login,

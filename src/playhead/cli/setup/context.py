@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 
+from playhead import secrets
 from playhead.cli.options import Run, command, end, group
 from playhead.config.context import (
     SANDBOX,
@@ -31,7 +32,8 @@ def list_(run: Run) -> None:
         {
             "chosen": "*" if name == chosen else "",
             "name": name,
-            "bootstrap_servers": layer.settings.get("bootstrap_servers"),
+            "bootstrap_servers": secrets.redact(layer.settings.get("bootstrap_servers", ""))
+            or None,
             "read_only": layer.settings.get("read_only") == "true",
             "production": layer.settings.get("production") == "true",
         }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
+from playhead import secrets
 from playhead.cli.options import Run, command, end
 from playhead.config.context import Configuration
 from playhead.errors import (
@@ -197,7 +198,7 @@ def _examine(name: str, check: Callable[[], Finding | list[Finding]]) -> list[Fi
     except MissingPiece as exc:
         return [Finding(name, FAIL, f"{exc.piece} is missing", exc.hint)]
     except PlayheadError as exc:
-        return [Finding(name, FAIL, exc.message, _HINTS.get(type(exc), exc.hint))]
+        return [Finding(name, FAIL, secrets.redact(exc.message), _HINTS.get(type(exc), exc.hint))]
     return seen if isinstance(seen, list) else [seen]
 
 
