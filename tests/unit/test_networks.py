@@ -93,6 +93,11 @@ def test_nobody_is_let_in_by_leaving_the_list_out():
         ["2002::/16"],
         ["2002:800::/23"],
         ["2002:800::/24", "9.0.0.0/8"],
+        ["64:ff9b:1::/48"],
+        ["64:ff9b:1:7::800:0/103"],
+        ["2001::/16"],
+        ["2001::/32"],
+        ["2001:0:5ef5:79fd::/64"],
     ],
 )
 def test_strangers_are_not_a_list_of_who_may_come(texts):
@@ -104,8 +109,9 @@ def test_strangers_are_not_a_list_of_who_may_come(texts):
     "texts",
     [
         ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"],
-        ["17.0.0.0/8", "100.64.0.0/10", "2001::/16"],
+        ["17.0.0.0/8", "100.64.0.0/10", "2600::/16", "2001:db8::/32"],
         ["64:ff9b::800:0/104", "2002:800::/24", "2002:c000:204:1::/64"],
+        ["64:ff9b:1::a00:0/104"],
     ],
 )
 def test_private_networks_and_one_organisations_are_a_list(texts):

@@ -10,13 +10,15 @@ from playhead.errors import BadValue, UsageError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MOST_PUBLIC: Final = {4: 1 << 24, 6: 1 << 112}
-"""How many public addresses of a kind can be allowed: an organisation's largest network, 17.0.0.0/8 or 2001::/16."""
+"""How many public addresses of a kind can be allowed: an organisation's largest network, 17.0.0.0/8 or 2600::/16."""
 
 _MAPPED_BITS: Final = 96
 """How many bits of an IPv6 address are before the IPv4 address in it."""
 _OF_IPV4: Final = (
     (ipaddress.IPv6Network("64:ff9b::/96"), 96),  # translated at the edge of a network (NAT64)
+    (ipaddress.IPv6Network("64:ff9b:1::/48"), 96),  # the same, by prefixes of the network itself
     (ipaddress.IPv6Network("2002::/16"), 16),  # through a tunnel (6to4)
+    (ipaddress.IPv6Network("2001::/32"), 96),  # through another (Teredo)
 )
 """IPv6 networks whose addresses stand for IPv4 addresses, and how many bits are before these."""
 
@@ -74,7 +76,8 @@ def _as_meant(network: Network) -> Network:
                 return ipaddress.IPv4Network("0.0.0.0/0")
             if network.subnet_of(way):
                 part = int(network.network_address) >> (96 - before) & 0xFFFFFFFF
-                return ipaddress.IPv4Network((part, min(network.prefixlen - before, 32)))
+                length = min(max(network.prefixlen - before, 0), 32)
+                return ipaddress.IPv4Network((part if length else 0, length))
     return network
 
 
