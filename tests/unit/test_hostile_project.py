@@ -160,6 +160,24 @@ def test_trusting_shows_what_is_trusted_and_no_secret(repository, run):
     assert SECRET not in out + err
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'sasl.password = "{path}"',
+        """sasl.jaas.config = 'o.a.k.PlainLoginModule required username="u" password="{path}";'""",
+        """sasl.jaas.config = 'o.a.k.PlainLoginModule required password="\\146ile{rest}";'""",
+    ],
+)
+def test_trusting_shows_the_whole_path_of_a_file_that_is_read(repository, run, said):
+    """A clone may have a folder with a semicolon in its name, from which `..` leads elsewhere."""
+    rest = ":/proc/self/cwd/notes;/../../key"
+    write(repository, "[kafka]\n" + said.replace("{path}", f"file{rest}").replace("{rest}", rest))
+    code, out, err = run("config", "trust", str(repository), "-o", "json")
+    assert code == 0, err
+    [row] = json.loads(out)["settings"]
+    assert row["value"].endswith(f"read from file{rest}")
+
+
 def test_what_is_harmless_counts_untrusted(repository):
     file = write(repository, 'timezone = "+05:30"\nspark_memory = "2g"\nread_only = true\n')
     found = configure({})

@@ -8,12 +8,14 @@ from playhead.cli.output import Output
 from playhead.cli.setup.context import show_settings
 from playhead.config import trust as trusting
 from playhead.config.context import Configuration, of_project
+from playhead.config.kafka_properties import parse_jaas
+from playhead.config.layers import SPELLINGS
 from playhead.config.project import PROJECT_FILE, find_project_file, read
 from playhead.errors import Refused, UsageError
 from playhead.options.setup import CONFIG_SHOW, TRUST
 from playhead.options.shared import CONNECTION, SPARK
 
-_READ = re.compile(r"""file:[^"';]*|\$\{\w+\}""")
+_FILE, _VARIABLE = "file:", re.compile(r"\$\{\w+\}")
 
 
 @command(CONFIG_SHOW, CONNECTION, SPARK, now="playhead context show")
@@ -60,10 +62,20 @@ def _rows(said: Configuration, file: str) -> list[dict[str, str]]:
     for row in said.rows():
         if row["origin"] == file:
             name, value = str(row["setting"]), str(row["value"])
-            reads = [each for each in _READ.findall(raw[name]) if each not in value]
+            reads = [each for each in _reads(name, raw[name], file) if each not in value]
             more = f", read from {', '.join(reads)}" if reads else ""
             rows.append({"setting": name, "value": value + more})
     return rows
+
+
+def _reads(name: str, text: str, file: str) -> list[str]:
+    """Return the files and variables that a hidden value is read from, each whole."""
+    texts = [text]
+    is_jaas = SPELLINGS.get(name.removeprefix("kafka.")) == "sasl.jaas.config"
+    if is_jaas and not text.strip().startswith((_FILE, "$")):
+        texts = [*parse_jaas(text, where=file)[1].values()]
+    files = [each.strip() for each in texts if each.strip().startswith(_FILE)]
+    return files + _VARIABLE.findall(text)
 
 
 def _remove_trust(run: Run, place: Path) -> None:
