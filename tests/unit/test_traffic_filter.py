@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from playhead.grammar.cursor import NotUnderstood
 from playhead.traffic.filter.parse import TrafficFilter
+from playhead.traffic.filter.regex import Pattern
 from playhead.traffic.pair import instant_ns
 from tests.capturing import SNAPSHOT
 
@@ -190,3 +192,17 @@ def test_instants_to_the_nanosecond(moment, digits):
     whole = int(moment.replace(tzinfo=UTC, microsecond=0).timestamp()) * 10**9
     part = int((f"{moment.microsecond:06}789"[:digits] or "0").ljust(9, "0"))
     assert instant_ns(text + "Z") == whole + part
+
+
+def test_long_texts_that_are_all_different_fill_no_memory():
+    """A few packed kilobytes of a capture are many megabytes of such texts."""
+    pattern = Pattern("zz$")
+    tracemalloc.start()
+    try:
+        found = [pattern.found_in(f"{number}{'a' * 100_000}") for number in range(100)]
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [False] * 100
+    assert kept < 1 << 20
+    assert pattern.found_in("a" * 100_000 + "zz")

@@ -6,7 +6,8 @@ from typing import Any
 from playhead.errors import MissingPiece
 
 _LONGEST = 4_096
-_REMEMBERED = 100_000
+_REMEMBERED, _LONGEST_REMEMBERED = 100_000, 200
+"""Texts, and letters of each: a capture has many long texts that are all different."""
 
 
 class BadPattern(ValueError):
@@ -14,7 +15,7 @@ class BadPattern(ValueError):
 
 
 class Pattern:
-    """Searches texts for a pattern; results are cached, because traffic repeats texts."""
+    """Searches texts for a pattern; results for short texts are cached, because traffic repeats them."""
 
     def __init__(self, written: str) -> None:
         self.written = written
@@ -23,7 +24,11 @@ class Pattern:
                 f"it has {len(written):,} characters; at most {_LONGEST:,} are allowed"
             )
         self._look("")
-        self.found_in = lru_cache(maxsize=_REMEMBERED)(self._look)
+        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._look)
+
+    def found_in(self, text: str) -> bool:
+        """Return whether the text contains the pattern."""
+        return (self._remembered if len(text) <= _LONGEST_REMEMBERED else self._look)(text)
 
     def fits(self, held: bytes) -> bool:
         """Return whether the bytes contain the pattern; invalid UTF-8 is replaced first."""
