@@ -16,6 +16,7 @@ from playhead.queries.sql_text import read_sql
 from playhead.querylog import sql
 from playhead.querylog.cutting import CSV_ADDRESS, cutter_of
 from playhead.querylog.located import located, topic_of
+from playhead.querylog.logged import logged_in
 from playhead.querylog.parameters import read_parameters
 from playhead.querylog.rows import NotARow
 from playhead.querylog.shapes import read_row
@@ -125,6 +126,18 @@ def test_quotes_fill_no_more_memory_than_their_text() -> None:
     try:
         all_of_them()
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_names_of_statements_fill_no_memory() -> None:
+    """A client may choose names of any length, which the server logs."""
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            name = f"{number}{'a' * 100_000}"
+            assert logged_in(f"execute {name}: select 1").name == name
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
 

@@ -2,10 +2,10 @@
 
 import re
 from enum import Enum
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from playhead.querylog.rows import LogRow
+from playhead.querylog.text_shape import cached_if_short
 
 
 class Kind(Enum):
@@ -150,7 +150,7 @@ def _with_text(message: str) -> Logged:
     return Logged(Kind.TRANSLATED) if is_translated else _OTHER
 
 
-@lru_cache(maxsize=1_024)
+@cached_if_short(1_024)
 def _names(text: str) -> tuple[str, str]:
     """Return the names of statement and portal; unnamed ones are empty."""
     if text.startswith(_UNNAMED):
