@@ -13,9 +13,11 @@ from playhead.records import Records
 
 DEEPEST: Final = 1_000
 LONGEST_NUMBER: Final = 1_000
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Each is matched at one place only, or a value of many quotes or digits would take hours. A string without
+# an end is one up to the end.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
-_LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
+_LONG_NUMBER: Final = re.compile(rb"(?<![-+.0-9eE])[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
 
 
 @dataclass(frozen=True)
