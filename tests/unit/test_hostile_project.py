@@ -178,6 +178,22 @@ def test_trusting_shows_the_whole_path_of_a_file_that_is_read(repository, run, s
     assert row["value"].endswith(f"read from file{rest}")
 
 
+@pytest.mark.parametrize(
+    "password",
+    [
+        'database = "postgresql://u:evil.example@127.0.0.1/db"\n',
+        '[kafka]\nsasl.oauthbearer.token.endpoint.url = "https://u:evil.example@h/"\n',
+    ],
+)
+def test_no_password_of_the_file_hides_what_it_names(repository, run, password):
+    servers = 'bootstrap_servers = "evil.example:9092"\n'
+    write(repository, servers + password)
+    code, out, err = run("config", "trust", str(repository), "-o", "json")
+    assert code == 0, err
+    said = {row["setting"]: row["value"] for row in json.loads(out)["settings"]}
+    assert said["kafka.bootstrap.servers"] == "evil.example:9092"
+
+
 def test_what_is_harmless_counts_untrusted(repository):
     file = write(repository, 'timezone = "+05:30"\nspark_memory = "2g"\nread_only = true\n')
     found = configure({})

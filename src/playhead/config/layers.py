@@ -52,6 +52,8 @@ class Layer:
     place: Precedence = Precedence.CONTEXT
 
     def __post_init__(self) -> None:
+        if self.place == Precedence.PROJECT:
+            return  # What a clone says is no secret, and would hide these words wherever they are shown.
         of_kafka = (value for key, value in self.kafka.items() if SPELLINGS.get(key) in ADDRESSES)
         for servers in (self.settings.get("bootstrap_servers", ""), *of_kafka):
             secrets.remember_logins(servers)

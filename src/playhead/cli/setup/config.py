@@ -11,6 +11,7 @@ from playhead.config.context import Configuration, of_project
 from playhead.config.kafka_properties import parse_jaas
 from playhead.config.layers import SPELLINGS
 from playhead.config.project import PROJECT_FILE, find_project_file, read
+from playhead.config.whole_paths import is_secret
 from playhead.errors import Refused, UsageError
 from playhead.options.setup import CONFIG_SHOW, TRUST
 from playhead.options.shared import CONNECTION, SPARK
@@ -61,7 +62,10 @@ def _rows(said: Configuration, file: str) -> list[dict[str, str]]:
     rows = [{"setting": "context", "value": said.context}] if said.context is not None else []
     for row in said.rows():
         if row["origin"] == file:
-            name, value = str(row["setting"]), str(row["value"])
+            name = str(row["setting"])
+            # Shown even where it contains what stands elsewhere in the file as a password.
+            is_hidden = is_secret(name.removeprefix("kafka."))
+            value = str(row["value"]) if is_hidden else raw[name]
             reads = [each for each in _reads(name, raw[name], file) if each not in value]
             more = f", read from {', '.join(reads)}" if reads else ""
             rows.append({"setting": name, "value": value + more})
