@@ -496,12 +496,14 @@ def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None
     before = os.umask(0)
     try:
         written(
-            SqliteTarget(str(tmp_path / "new" / "a.db"), "t", TableRules(create=True)), b'{"a": 1}'
+            SqliteTarget(str(tmp_path / "far" / "new" / "a.db"), "t", TableRules(create=True)),
+            b'{"a": 1}',
         )
     finally:
         os.umask(before)
-    made = [tmp_path / "new", *(tmp_path / "new").iterdir()]
+    made = [tmp_path / "far" / "new", *(tmp_path / "far" / "new").iterdir()]
     assert [stat.S_IMODE(each.stat().st_mode) & 0o077 for each in made] == [0] * len(made)
+    assert not (tmp_path / "far").stat().st_mode & 0o066
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ class SqliteTarget(RowTarget):
         file = database_file(self.file)
         if not file.exists():
             # Only for a new file: closing a file that SQLite has open would release its locks.
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not file.parent.is_dir():
+                private_files.folder(file.parent)
             private_files.touch(file)
             abort_point("sqlite.file_made")
 
