@@ -31,19 +31,37 @@ _SECRET_KEYS = (
     "scram_client_key",
     "scram_server_key",
 )
+IS_URL = re.compile(r"[^\s=]*://")
+# libpq's own white space: it takes every other character for a part of the value.
+_SPACE = r" \t\n\v\f\r"
+# A pair of a key=value string as libpq reads it. A quote without an end goes to the end.
+_PAIR = re.compile(
+    rf"(?P<before>(?P<key>[^={_SPACE}]+)[{_SPACE}]*=[{_SPACE}]*)"
+    rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_KEY_IN_TEXT = re.compile(r"[?&;:]")
 _PASSWORD_AS_PARAMETER = re.compile(
-    rf"(?P<before>(?:^|[?&;\s])(?:{'|'.join(_SECRET_KEYS)})\s*=\s*)"
-    r"(?P<password>'(?:[^'\\]|\\.)*'|[^&;\s]*)"
+    rf"(?P<before>[?&;](?:{'|'.join(_SECRET_KEYS)})=)(?P<password>[^&;'\s]*)"
 )
-# In a URL it ends with the parameter, whatever is in it; libpq takes %-escapes in the key, too.
+# In a URL it ends with the parameter, whatever is in it. libpq takes %-escapes in the key, too. Keys of
+# other servers, and of a hasty user, are hidden where they look like a secret's.
 _QUERY_KEYS = "|".join(
-    "".join(f"(?:{letter}|%{ord(letter):02x}|%{ord(letter):02X})" for letter in key)
-    for key in _SECRET_KEYS
+    "".join(
+        f"(?i:{re.escape(letter)}|%{ord(letter):02x}|%{ord(letter.upper()):02x})" for letter in key
+    )
+    for key in (*_SECRET_KEYS, "secret", "authorization", "apikey", "api_key", "api-key")
 )
-_PASSWORD_IN_QUERY = re.compile(rf"(?P<before>[?&;]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)")
+_PASSWORD_IN_QUERY = re.compile(
+    rf"(?P<before>[?&;]\s*(?:[\w.-]*[-_.])?(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)"
+)
+# libpq divides only at &.
+_PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*)")
 # An unquoted or half-quoted password of several words; the second word looks like a key.
 _SEVERAL_WORDS = re.compile(
-    r"(?:^|\s)password\s*=\s*(?:[^'\s]\S*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)"
+    r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
+    re.DOTALL | re.ASCII,
 )
 _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
@@ -183,12 +201,20 @@ def _from_file(path: str, *, key: str, where: str) -> str:
 
 def passwords_in(url: str) -> list[str]:
     """Return the passwords and tokens written out in a connection URL or a key=value string."""
-    found = [_meant(match) for form in _forms(url) for match in form.finditer(url)]
+    found = [_meant(match) for form in _forms(url) for match in form.finditer(url) if _hides(match)]
     return [password for password in found if password]
 
 
 def _forms(url: str) -> tuple[re.Pattern[str], ...]:
-    return (_PASSWORD_OF_USER, _PASSWORD_IN_QUERY if "://" in url else _PASSWORD_AS_PARAMETER)
+    if IS_URL.match(url):
+        is_libpqs = url.startswith("postgres")
+        return _PASSWORD_OF_USER, _PASSWORD_FOR_LIBPQ if is_libpqs else _PASSWORD_IN_QUERY
+    return _PAIR, _PASSWORD_AS_PARAMETER
+
+
+def _hides(match: re.Match[str]) -> bool:
+    """Return whether a match is of a secret; every pair is one, so that they are counted off in order."""
+    return match.re is not _PAIR or _KEY_IN_TEXT.split(match["key"])[-1] in _SECRET_KEYS
 
 
 def is_torn(url: str) -> bool:
@@ -197,16 +223,22 @@ def is_torn(url: str) -> bool:
 
     URLs are split at the first `@` or `/` after the scheme, key=value pairs at a space.
     """
-    _, scheme, rest = url.partition("://")
-    if not scheme:
+    if not IS_URL.match(url):
         return _SEVERAL_WORDS.search(url) is not None
+    rest = url.partition("://")[2]
     login, cut, after = _cut_at(rest, "@/")
     if cut == "@":
         host, mark, query = _cut_at(after, "/?")
         is_pair = mark != "?" or "@" not in query.partition("=")[0]
-        return "@" in host or not is_pair
-    port = _IN_BRACKETS.sub("", login.rpartition(",")[2]).partition(":")[2]
-    return "@" in after and port != "" and not port.isdigit()
+        is_path = mark != "/" or ":" not in login or "@" not in query.partition("?")[0]
+        return "@" in host or not is_pair or not is_path or _is_query(login)
+    ports = [each.partition(":")[2] for each in _IN_BRACKETS.sub("", login).split(",")]
+    return "@" in after and not all(port == "" or port.isdigit() for port in ports)
+
+
+def _is_query(login: str) -> bool:
+    """Return whether the text before an @ is no login: `//host?password=p@ss` has no path before its query."""
+    return "?" in login.partition(":")[0] or _PASSWORD_IN_QUERY.search(login) is not None
 
 
 def _cut_at(text: str, marks: str) -> tuple[str, str, str]:
@@ -222,6 +254,8 @@ def without_password(url: str) -> str:
         return _without_torn(url)
 
     def hide(match: re.Match[str]) -> str:
+        if not _hides(match):
+            return match[0]
         remember(match["password"])
         remember(_meant(match))
         return f"{match['before']}{HIDDEN}"
@@ -240,11 +274,17 @@ def remember_logins(servers: str) -> None:
 
 def _without_torn(url: str) -> str:
     """Hide the text after the user's name, or the whole login if the split is inside it."""
-    before, scheme, rest = url.partition("://")
-    if not scheme:
+    if not IS_URL.match(url):
         start = url.index("=", url.index("password")) + 1
         remember(url[start:].strip())
         return url[:start] + HIDDEN
+    before, scheme, rest = url.partition("://")
+    if _is_query(_cut_at(rest, "@/")[0]):
+        host, mark, query = rest.partition("?")
+        remember(query)
+        for parameter in re.split("[&;]", query):
+            remember(parameter.partition("=")[2])
+        return f"{before}{scheme}{host}{mark}{HIDDEN}"
     login, _, after = rest.rpartition("@")
     user, colon, password = login.partition(":")
     remember(login)
@@ -256,5 +296,7 @@ def _without_torn(url: str) -> str:
 def _meant(match: re.Match[str]) -> str:
     written = match["password"]
     if written.startswith("'"):  # Only in a key=value string, which has no %-escapes.
-        return re.sub(r"\\(.)", r"\1", written[1:-1])
+        return _ESCAPED.sub(r"\1", written[1:].removesuffix("'"))
+    if match.re is _PAIR:
+        return _ESCAPED.sub(r"\1", written)
     return unquote(written)

@@ -90,7 +90,11 @@ def checked(url: str) -> dict[str, Any]:
         # libpq quotes parts of the address, including the login, and some are too short to be
         # redacted.
         reason = _QUOTED.sub(f'"{secrets.HIDDEN}"', str(exc).strip())
-        raise DatabaseUnavailable(secrets.without_password(url), reason=reason) from None
+        raise DatabaseUnavailable(_unread(url), reason=reason) from None
+    except UnicodeDecodeError:
+        raise DatabaseUnavailable(
+            _unread(url), reason="a %-escape in it is no UTF-8: write %C3%BC for ü, and not %FC"
+        ) from None
 
     def said(key: str, variable: str) -> str:
         return str(given.get(key) or os.environ.get(variable) or "")
@@ -101,6 +105,12 @@ def checked(url: str) -> dict[str, Any]:
     _refuse_servers_of_others(given)
     _warn_of_password(given)
     return given
+
+
+def _unread(url: str) -> str:
+    """Return what can be shown of an address that libpq does not read: a password may be anywhere in it."""
+    is_url = "://" in url.partition("=")[0]
+    return secrets.without_password(url).partition("?")[0] if is_url else secrets.HIDDEN
 
 
 def _warn_of_password(given: Mapping[str, Any]) -> None:
