@@ -297,12 +297,16 @@ def contexts() -> dict[str, Layer]:
     if content:
         raise UnknownKey(next(iter(content)), where=str(file), known=["contexts"])
     if not isinstance(tables, dict):
-        raise BadValue("contexts", found=tables, needed="tables [contexts.NAME]", where=str(file))
+        raise BadValue(
+            "contexts", found=secrets.HIDDEN, needed="tables [contexts.NAME]", where=str(file)
+        )
     found = {}
     for name, table in tables.items():
         where = f"context {name}"
         if not isinstance(table, dict):
-            raise BadValue(name, found=table, needed=f"a table [contexts.{name}]", where=str(file))
+            raise BadValue(
+                name, found=secrets.HIDDEN, needed=f"a table [contexts.{name}]", where=str(file)
+            )
         found[name] = layer_of(table, where)
     if paths.sandbox_context().exists():
         if not paths.sandbox_dir_is_whole():

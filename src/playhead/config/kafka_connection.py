@@ -302,12 +302,12 @@ def _canonical(name: str, value: str | int, key: str, where: str) -> str | int:
 
 def _brokers(text: str, key: str, where: str) -> str:
     brokers = [broker.strip() for broker in text.split(",")]
-    found = [_BROKER.fullmatch(broker) for broker in brokers]
     # The clients take a port modulo 65536, and would connect to another server.
-    if not all(each and 0 < int(each[1]) < 65_536 for each in found):
+    if not all(each and 0 < int(each[1]) < 65_536 for each in map(_BROKER.fullmatch, brokers)):
         remember_logins(text)
+        found = text if "@" not in text else f"{HIDDEN}@{text.rpartition('@')[2]}"
         needed = "host:port, or host:port,host:port…; ports are 1 to 65535"
-        raise BadValue(key, found=text, needed=needed, where=where)
+        raise BadValue(key, found=found, needed=needed, where=where)
     return ",".join(brokers)
 
 
@@ -366,6 +366,7 @@ def _wrong_login(said: KafkaConnection) -> Iterator[tuple[str, object, str]]:
 
 def _safe_url(url: str) -> bool:
     # The secret is sent there, and `file:` would make Java read any file (CVE-2025-27817).
+    remember_logins(url)  # Errors of a client quote it.
     parts = urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     return bool(parts.hostname) and (parts.scheme == "https" or local)

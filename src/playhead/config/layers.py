@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from playhead import secrets
-from playhead.config.kafka_properties import KNOWN_PROPERTIES, not_understood, read_properties
+from playhead.config.kafka_properties import (
+    BY_SPELLING,
+    KNOWN_PROPERTIES,
+    not_understood,
+    read_properties,
+)
 from playhead.config.settings import BY_NAME, as_switch
 from playhead.errors import BadValue, UnknownKey, UsageError
 from playhead.host import paths
@@ -54,9 +59,8 @@ class Layer:
     def __post_init__(self) -> None:
         if self.place == Precedence.PROJECT:
             return  # What a clone says is no secret, and would hide these words wherever they are shown.
-        of_kafka = (value for key, value in self.kafka.items() if SPELLINGS.get(key) in ADDRESSES)
-        for servers in (self.settings.get("bootstrap_servers", ""), *of_kafka):
-            secrets.remember_logins(servers)
+        secrets.remember_logins(self.settings.get("bootstrap_servers", ""))
+        _remember_logins(self.kafka)
 
     def names_a_server(self) -> bool:
         wanted = {"bootstrap_servers", "database", FILE} & set(self.settings)
@@ -66,6 +70,7 @@ class Layer:
         """The Kafka properties of this place: its file's, overridden by its own and its bootstrap servers."""
         file = self.settings.get(FILE)
         of_file = read_properties(self._whole_path(file)) if file is not None else {}
+        _remember_logins(of_file)
         servers = self.settings.get("bootstrap_servers")
         own = dict(self.kafka) | ({BOOTSTRAP: servers} if servers is not None else {})
         properties: dict[str, Resolved] = {}
@@ -80,6 +85,12 @@ class Layer:
         if self.place == Precedence.CONTEXT and not path.is_absolute():
             raise BadValue(FILE, found=file, needed="the file's whole path", where=self.origin)
         return path
+
+
+def _remember_logins(properties: Mapping[str, str]) -> None:
+    for key, value in properties.items():
+        if SPELLINGS.get(key) in ADDRESSES:
+            secrets.remember_logins(value)
 
 
 def _one_value_each(properties: Mapping[str, str], where: str) -> None:
@@ -124,7 +135,9 @@ def layer_of(
     """Return the settings of a table; refuse unknown keys."""
     kafka = table.get(KAFKA, {})
     if not isinstance(kafka, dict):
-        raise BadValue(KAFKA, found=kafka, needed="a table of client properties", where=where)
+        raise BadValue(
+            KAFKA, found=secrets.HIDDEN, needed="a table of client properties", where=where
+        )
     for key in _dotted(kafka):
         if key not in SPELLINGS:
             raise not_understood(key, where=where)
@@ -158,5 +171,13 @@ def _text(value: object, *, key: str, where: str) -> str:
         int: str,
     }
     if type(value) not in kinds:
-        raise BadValue(key, found=value, needed="a text, a number or true/false", where=where)
+        found = secrets.HIDDEN if _is_secret(key) else value
+        raise BadValue(key, found=found, needed="a text, a number or true/false", where=where)
     return kinds[type(value)](value)
+
+
+def _is_secret(key: str) -> bool:
+    if key in BY_NAME:
+        return BY_NAME[key].secret
+    known = BY_SPELLING.get(key)
+    return known is None or known.secret

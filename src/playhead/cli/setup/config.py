@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from playhead import secrets
 from playhead.cli.options import Run, command, group
 from playhead.cli.output import Output
 from playhead.cli.setup.context import show_settings
@@ -11,12 +12,16 @@ from playhead.config.context import Configuration, of_project
 from playhead.config.kafka_properties import parse_jaas
 from playhead.config.layers import SPELLINGS
 from playhead.config.project import PROJECT_FILE, find_project_file, read
+from playhead.config.settings import BY_NAME
 from playhead.config.whole_paths import is_secret
 from playhead.errors import Refused, UsageError
 from playhead.options.setup import CONFIG_SHOW, TRUST
 from playhead.options.shared import CONNECTION, SPARK
 
 _FILE, _VARIABLE = "file:", re.compile(r"\$\{\w+\}")
+_PLAIN = re.compile(
+    r"(^[\w+.-]+://[^:/?#@\[\]\s]*:(?=[^/?#@\[\]\s]+@)|[?&;](?:\w*password|token)=)[^/?#@&;\[\]\s]+"
+)
 
 
 @command(CONFIG_SHOW, CONNECTION, SPARK, now="playhead context show")
@@ -65,11 +70,23 @@ def _rows(said: Configuration, file: str) -> list[dict[str, str]]:
             name = str(row["setting"])
             # Shown even where it contains what stands elsewhere in the file as a password.
             is_hidden = is_secret(name.removeprefix("kafka."))
-            value = str(row["value"]) if is_hidden else raw[name]
+            value = _hidden(name, raw[name]) if is_hidden else raw[name]
             reads = [each for each in _reads(name, raw[name], file) if each not in value]
             more = f", read from {', '.join(reads)}" if reads else ""
             rows.append({"setting": name, "value": value + more})
     return rows
+
+
+def _hidden(name: str, text: str) -> str:
+    """Hide the secrets of a value, but never the server in it, whatever the file writes around it.
+
+    What is no plain login is shown: the file's author has written it, and each library reads it its own way.
+    """
+    if name not in BY_NAME or text.startswith(_FILE) or text == secrets.PROMPT:
+        return text if secrets.is_reference(text) else secrets.HIDDEN
+    if not secrets.IS_URL.match(text):
+        return secrets.without_password(text)
+    return _PLAIN.sub(rf"\1{secrets.HIDDEN}", text)
 
 
 def _reads(name: str, text: str, file: str) -> list[str]:

@@ -1,0 +1,122 @@
+"""No text about the settings has a secret in it, and no secret hides which server they name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from playhead.cli.app import main
+from playhead.host import paths
+
+Command = Callable[..., tuple[int, str, str]]
+
+SECRET = "geheim-wort"
+OAUTH = f"""\
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=OAUTHBEARER
+sasl.oauthbearer.client.id=me
+sasl.oauthbearer.client.secret=another
+sasl.oauthbearer.token.endpoint.url=https://u:{SECRET}@tokens.example/
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _own_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for variable in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "PLAYHEAD_CONTEXT"):
+        monkeypatch.delenv(variable, raising=False)
+    paths.config_file().parent.mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    "text", [f"bootstrap.servers=u:{SECRET}@h:9092\n", f"bootstrap.servers=h:9092\n{OAUTH}"]
+)
+def test_a_password_in_an_address_of_a_file_is_not_shown(run, tmp_path, text):
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+    paths.config_file().write_text(f'[contexts.filed]\nkafka_config = "{file}"\n')
+    for words in (
+        ("context", "show", "--config", str(file)),
+        ("context", "show", "-c", "filed"),
+        ("config", "show", "-c", "filed", "-o", "json"),
+    ):
+        _, out, err = run(*words)
+        assert "h:9092" in out, err
+        assert SECRET not in out + err, words
+
+
+def test_a_login_in_the_servers_is_hidden_however_short_it_is(run, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "g:1,u:pw9@h:9092")
+    code, out, err = run("topics", "list")
+    assert (code, "pw9" in out + err) == (2, False)
+    assert "@h:9092" in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[contexts.a.kafka]\n"sasl.password" = ["{SECRET}"]\n',
+        f'[contexts.a]\ndatabase = ["postgresql://u:{SECRET}@h/d"]\n',
+        f'[contexts.a]\nkafka = "sasl.password={SECRET}"\n',
+        f'[contexts]\na = "postgresql://u:{SECRET}@h/d"\n',
+        f'contexts = ["postgresql://u:{SECRET}@h/d"]\n',
+    ],
+)
+def test_a_secret_of_the_wrong_kind_is_not_quoted(run, text):
+    paths.config_file().write_text(text)
+    code, out, err = run("context", "list")
+    assert (code, SECRET in out + err) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            'database = "host=evil.example user=u password=abcd"',
+            "host=evil.example user=u password=********",
+        ),
+        (
+            'database = "postgresql://u:evil.example@evil.example/db"',
+            "postgresql://u:********@evil.example/db",
+        ),
+        (
+            """database = "application_name='x password=' host=evil.example password='ab cd'" """,
+            "application_name='x password=' host=evil.example password=********",
+        ),
+        # It goes to evil.example, and looks like a login for the other one.
+        (
+            'schema_registry = "https://evil.example:443?x=@good.example/"',
+            "https://evil.example:443?x=@good.example/",
+        ),
+        (
+            'schema_registry = "https://evil.example:443#@good.example/"',
+            "https://evil.example:443#@good.example/",
+        ),
+        ('spark_remote = "sc://evil.example/;token=abcd"', "sc://evil.example/;token=********"),
+        ('database = "file:/home/u/url"', "********, read from file:/home/u/url"),
+        ('database = "${URL}"', "${URL}"),
+    ],
+)
+def test_trusting_shows_the_server_whatever_is_written_around_it(run, tmp_path, said, shown):
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / "playhead.toml").write_text(said + "\n")
+    code, out, err = run("config", "trust", str(clone), "-o", "json")
+    assert code == 0, err
+    [row] = json.loads(out)["settings"]
+    assert row["value"] == shown
