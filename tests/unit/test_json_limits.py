@@ -37,6 +37,8 @@ def nested(depth: int, opens: bytes = b"[", closes: bytes = b"]") -> bytes:
         b'{"a":0.' + b"1" * 998 + b"}",
         b'{"a":"' + b"1" * 100_000 + b'"}',
         b"text " + b"[" * 100_000,
+        b"""{'a':'\\'""" + b"[" * 100_000 + b"""'}""",
+        b"""{"it's":'""" + b"[" * 100_000 + b"""'}""",
     ],
 )
 def test_others_are_let_be(value):
@@ -52,6 +54,8 @@ def test_others_are_let_be(value):
         (b'{"b":"]]]",' + nested(1_001)[1:], "nested more than 1,000 deep"),
         (b'{"a":' * 1_001 + b"1" + b"}" * 1_001, "nested more than 1,000 deep"),
         (b'{"a":0.' + b"1" * 999 + b"}", "more than 1,000 digits"),
+        (b"""{'b"':1,""" + nested(1_001)[1:], "nested more than 1,000 deep"),
+        (b"""{'b"':1,""" + nested(1_001)[1:-1] + b""",'c"':1}""", "nested more than 1,000 deep"),
     ],
 )
 def test_what_is_too_deep_or_too_long_is_named(value, reason):

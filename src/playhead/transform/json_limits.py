@@ -14,8 +14,10 @@ from playhead.records import Records
 DEEPEST: Final = 1_000
 LONGEST_NUMBER: Final = 1_000
 # Each is matched at one place only, or a value of many quotes or digits would take hours. A string without
-# an end is one up to the end.
-_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+# an end is one up to the end. The engine takes single quotes too, and a double quote between them is none.
+_STRING: Final = re.compile(
+    rb"""(?s:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]++|\\.)*+(?:'|\\?\Z))"""
+)
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
 _LONG_NUMBER: Final = re.compile(rb"(?<![-+.0-9eE])[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
 
