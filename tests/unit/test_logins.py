@@ -213,6 +213,7 @@ TOKENS = (
         ("http://[::1]:8080/token", "::1", True),
         ("http://LOCALHOST:8080/token", "intern.example,LocalHost", True),
         ("http://localhost:8080/token", "*", True),
+        ("http://localhost:8080/token", " *", False),
         ("https://tokens.example/token", "", True),
     ],
 )

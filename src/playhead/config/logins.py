@@ -70,7 +70,7 @@ def keep_off_proxies(token_from: str) -> None:
     if url.scheme != "http" or variable is None:
         return
     excepted = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    if excepted.strip() != "*" and url.hostname not in excepted.lower().replace(",", " ").split():
+    if excepted != "*" and url.hostname not in excepted.lower().replace(",", " ").split():
         raise Refused(
             f"the client's secret for {url.hostname} would go to the proxy of {variable}, unencrypted",
             hint=f"export no_proxy={shlex.quote(','.join(filter(None, (excepted, url.hostname))))}",
