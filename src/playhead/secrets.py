@@ -36,7 +36,7 @@ IS_URL = re.compile(r"[^\s=]*://")
 _SPACE = r" \t\n\v\f\r"
 # A pair of a key=value string as libpq reads it. A quote without an end goes to the end.
 _PAIR = re.compile(
-    rf"(?P<before>(?P<key>[^={_SPACE}]+)[{_SPACE}]*=[{_SPACE}]*)"
+    rf"(?P<before>(?<![^{_SPACE}'])(?P<key>[^={_SPACE}]{{1,60}}+)[{_SPACE}]*=[{_SPACE}]*)"
     rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)",
     re.DOTALL,
 )
