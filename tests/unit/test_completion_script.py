@@ -45,6 +45,17 @@ def test_what_is_installed_is_what_is_shown(run, tmp_path, shell):
         assert (tmp_path / start_up).read_text().splitlines().count(line) == 1
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_that_others_could_change_is_changed_by_them_no_longer(run, tmp_path, shell):
+    file = tmp_path / completion_script._PLACES[shell][0]
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    file.chmod(0o666)
+    file.parent.chmod(0o777)
+    assert run(shell, "--install-completion")[0] == 0
+    assert [each.stat().st_mode & 0o777 for each in (file, file.parent)] == [0o644, 0o755]
+
+
 def test_a_start_up_file_keeps_what_it_says(run, tmp_path):
     (tmp_path / ".bashrc").write_text("export MINE=1")
     run("bash", "--install-completion")

@@ -3,6 +3,7 @@
 import os
 from itertools import pairwise
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 import click
@@ -62,6 +63,11 @@ def install() -> None:
     file = Path.home() / script
     shared_files.folder(file.parent)
     shared_files.write(file, _script(shell))
+    for each in (file.parent, file):
+        # Others may change what an earlier version, or a wide umask, has left; every new shell runs it.
+        mode = S_IMODE(each.stat().st_mode)
+        if mode & 0o022:
+            each.chmod(mode & ~0o022)
     if start_up is not None:
         _add_line(Path.home() / start_up, line)
     Output().text(f"completion for {shell} is installed in {file}; it works in every new terminal")
