@@ -1,5 +1,6 @@
 """Files and folders that only their owner can read, whatever the umask is."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -26,7 +27,10 @@ def folder(path: Path, *, is_passed: bool = False) -> Path:
 
 
 def opened(file: Path, mode: str) -> Any:
-    """Open a file for writing; from its creation on, no other user can read it."""
+    """Open a file for writing; from its creation on, no other user can read it.
+
+    A file that another user has put there is refused, because its owner would read it.
+    """
     encoding = None if "b" in mode else "utf-8"
     return open(file, mode, encoding=encoding, opener=_opener)
 
@@ -48,11 +52,18 @@ def public_file_mode() -> int:
 
 
 def _opener(name: str, flags: int) -> int:
-    opened = os.open(name, flags, _OWNERS_FILE)
+    # Not emptied before it is known whose it is.
+    opened = os.open(name, flags & ~os.O_TRUNC, _OWNERS_FILE)
     status = os.fstat(opened)
     # Leave a terminal or a pipe in the file's place as it is.
-    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o077:
-        os.fchmod(opened, _OWNERS_FILE)
+    if stat.S_ISREG(status.st_mode):
+        if status.st_uid not in (os.geteuid(), 0):
+            os.close(opened)
+            raise PermissionError(errno.EACCES, "the file belongs to another user", name)
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+            os.fchmod(opened, _OWNERS_FILE)
+        if flags & os.O_TRUNC:
+            os.ftruncate(opened, 0)
     return opened
 
 
