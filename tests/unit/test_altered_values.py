@@ -26,6 +26,8 @@ def altered(base: str, text: str) -> Iterator[str]:
         "12:" + " \t" * _MANY + "x\ny",
         "12:" + ", " * _MANY + "x",
         "1-" + "a" * _MANY + "!",
+        "P" + "a" * _MANY,
+        "P" + "1" * _MANY,
     ],
 )
 def test_no_text_keeps_a_task_busy(text: str) -> None:
@@ -41,3 +43,16 @@ def test_long_texts_that_the_server_accepts_are_counted() -> None:
     assert [*altered("date", f"2021-01-01{spaces}")] == []
     assert [*altered("interval", f"PT0.{zeros}1S")] == [ROUNDED]
     assert [*altered("interval", f"1{spaces}day")] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["{1.239}", "[2:2]={1.239}", '{NULL,"1.239"}', r"{1\.239}", "{{1.239}}"]
+)
+def test_an_array_that_is_a_text_is_rounded_as_any(text: str) -> None:
+    modifier = (10 << 16 | 2) + 4
+    column = Column(
+        "at", "numeric(10,2)[]", "_numeric", "b", "numeric", modifier, False, "", "", "", "",
+        base_modifier=modifier,
+    )  # fmt: skip
+    for held, said in ((text, [ROUNDED]), (text.replace("239", "23"), [])):
+        assert [*alterations({"at": held}, [Field(column, None)], {"at": "at"})] == said

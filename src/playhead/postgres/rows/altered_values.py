@@ -116,17 +116,17 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
     if kind in _BOUNDS:
         leaves = [part for each in leaves for part in _BETWEEN_BOUNDS.split(str(each))]
         kind = f"{_BOUNDS[kind]} of a range"
-    elif column.element and kind != "numeric":
+    elif column.element:
         leaves = [part for each in leaves for part in _parts_of_text(each)]
     if kind != "numeric":
-        leaves = [_squeezed(each) if isinstance(each, str) else each for each in leaves]
+        leaves = [_squeezed(kind, each) if isinstance(each, str) else each for each in leaves]
     if any(_is_rounded(kind, column.base_modifier, each) for each in leaves):
         yield ROUNDED
     if kind in _CUTS and any(_CUTS[kind](each) for each in leaves if isinstance(each, str)):
         yield CUT
 
 
-def _squeezed(text: str) -> str:
+def _squeezed(kind: str, text: str) -> str:
     """Return a text without repeated spaces and signs, or nothing if the server refuses it for its length.
 
     The patterns here take the square of the length, or its cube.
@@ -134,7 +134,7 @@ def _squeezed(text: str) -> str:
     if len(text) <= _LONGEST_TIME:
         return text
     short = _REPEATED_SIGN.sub(r"\1", " ".join(text.split()))
-    is_exact = _ISO_INTERVAL.match(short) is not None
+    is_exact = kind == "interval" and _ISO_INTERVAL.match(short) is not None
     return short if len(short) <= _LONGEST_TIME or is_exact else ""
 
 
@@ -159,8 +159,9 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
 
 def _parts_of_text(held: Any) -> Sequence[Any]:
     """Return the elements of an array that is written as PostgreSQL's text, or the value itself."""
-    is_text = isinstance(held, str) and held.lstrip().startswith("{")
-    return _BETWEEN_ELEMENTS.split(held) if is_text else (held,)
+    if not isinstance(held, str) or not held.lstrip().startswith(("{", "[")):
+        return (held,)
+    return _BETWEEN_ELEMENTS.split(held.replace("\\", ""))
 
 
 def _digits(modifier: int) -> int:
