@@ -1,6 +1,7 @@
 """Fields that no column takes: counted by name and never without bound, the same on every way of writing."""
 
 import json
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -12,8 +13,8 @@ from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.extra_fields import DETAIL, LONGEST_NAME, MOST_NAMES, ExtraFields
 from playhead.ledger import Entry, LedgerUnreadable, entry_at, extra_fields_by_topic, joined
 from playhead.postgres.open_table import OpenTable, WriteRules, left_out
-from playhead.postgres.rows import decode
-from playhead.postgres.rows.column_layout import layout_of
+from playhead.postgres.rows import decode, python_json
+from playhead.postgres.rows.column_layout import Field, layout_of
 from playhead.postgres.session import TableName
 from playhead.postgres.table import Column, Table
 from playhead.proof import extra_fields_text
@@ -217,3 +218,19 @@ def test_the_reason_names_the_field() -> None:
     account = Account(Slice("laps", 0, 0, 1))
     with pytest.raises(RecordRefused, match=r"no column takes 'speed' \(--extra-fields fail\)"):
         open_table(refuses_left_out=True).decode(slice_of([b'{"car":1,"speed":2}']), account)
+
+
+def test_names_of_strangers_do_not_fill_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_json, "_MOST_SHAPES_BYTES", 200_000)
+    documents = python_json.Documents([Field(column("a", "int4"), None)])
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            many = {f"field {each:06d} of {number}": 1 for each in range(1_000)}
+            for _ in range(2):
+                assert documents.left_out(many | {"a": 1}) == (*many,)
+            del many
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

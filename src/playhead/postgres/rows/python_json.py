@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from sys import getsizeof
 from typing import Any
 
 from playhead.postgres.rows.altered_values import REPEATED, alterations, has_repeated
@@ -21,6 +22,7 @@ class Documents:
             folded.setdefault(fold(field.name), []).append(field.name)
         self._folded = {low: names[0] for low, names in folded.items() if len(names) == 1}
         self._unused: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._unused_bytes = 0
 
     def spelling(self, document: Mapping[str, Any]) -> dict[str, str]:
         """Return the field's name for each column that the object fills."""
@@ -62,12 +64,19 @@ class Documents:
         if unused is None:
             used = set(self.spelling(document).values())
             unused = tuple(sorted(name for name in names if name not in used))
-            if len(self._unused) >= _MOST_SHAPES:
-                self._unused.clear()
-            self._unused[names] = unused
+            self._keep_unused(names, unused)
         if all(document[name] is not None for name in unused):
             return unused
         return tuple(name for name in unused if document[name] is not None)
+
+    def _keep_unused(self, names: tuple[str, ...], unused: tuple[str, ...]) -> None:
+        """Keep them for the next object of these names, which whoever writes records chooses."""
+        size = sum(map(getsizeof, (names, unused, *names)))
+        if len(self._unused) >= _MOST_SHAPES or self._unused_bytes + size > _MOST_SHAPES_BYTES:
+            self._unused.clear()
+            self._unused_bytes = 0
+        self._unused[names] = unused
+        self._unused_bytes += size
 
     def alterations(
         self, document: Mapping[str, Any], fields: Iterable[Field] | None = None
@@ -86,6 +95,7 @@ class Documents:
 
 
 _MOST_SHAPES = 1_000
+_MOST_SHAPES_BYTES = 16 << 20
 
 
 def read_object(value: bytes) -> dict[str, Any]:
