@@ -360,3 +360,12 @@ def test_several_sets_of_a_partition_stand_beside_each_other():
     assert (first["index"], first["highWatermark"], first["cutBytes"]) == (3, "2", 20)
     assert set(second) == {"index", "records"}
     assert [p["records"]["records"][0]["valueString"] for p in (first, second)] == ["a", "b"]
+
+
+def test_many_small_sets_are_no_more_than_other_entries():
+    small = struct.pack(">qi", 1, 5) + bytes(5)
+    bounds = Bounds(entries=100)
+    found, reasons, _ = record_sets(small * 100, bounds)
+    assert (len(found), len(reasons), bounds.entries) == (100, 100, 0)
+    with pytest.raises(Malformed, match="the limit that is left"):
+        record_sets(small * 101, Bounds(entries=100))

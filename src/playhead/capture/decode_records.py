@@ -38,7 +38,7 @@ class Bounds:
     """The sizes to which one request or response may still expand: a few bytes can mean gigabytes."""
 
     entries: int = 600_000
-    """Records, headers, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
+    """Sets, records, headers, and entries of lists; each becomes some hundred bytes of memory, however small it is."""
     unpacked_bytes: int = _MOST_UNPACKED_BYTES
 
     @classmethod
@@ -61,6 +61,7 @@ def record_sets(data: bytes | memoryview, bounds: Bounds) -> tuple[list[Document
     view = memoryview(data)
     sets, reasons, at = list[Document](), list[str](), 0
     for head_at, end in _places(view):
+        bounds.take(1)
         try:
             sets.append(_set(view[head_at:end], bounds))
         except (Malformed, CodecMissing, struct.error, IndexError) as exc:
