@@ -115,3 +115,23 @@ DOCUMENT = (
 )
 def test_a_path_means_what_it_means_elsewhere(path: str, found: list[str]) -> None:
     assert texts(DOCUMENT, path) == found
+
+
+@pytest.mark.parametrize("names", ['<b{0} c="1"/>', '<b c{0}="1"/>', "<b><p:c{0}/></b>"])
+def test_a_long_namespace_is_not_repeated_for_each_name(names: str) -> None:
+    many = "".join(names.format(number) for number in range(5_000))
+    body = f'<a xmlns="{"n" * 40_000}" xmlns:p="{"p" * 40_000}">{many}</a>'
+    tracemalloc.start()
+    try:
+        assert texts(body, "//b") == []
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20 * len(body)
+
+
+def test_a_namespace_of_usual_length_names_many_elements() -> None:
+    many = "<b>1</b>" * 50_000
+    assert (
+        len(texts(f'<a xmlns="http://schemas.example.org/{"n" * 60}">{many}</a>', "/a/b")) == 50_000
+    )

@@ -19,6 +19,8 @@ _POSITION: Final = re.compile(r"\[\s*(?:([0-9]{1,9})|last\(\)\s*(?:-\s*([0-9]{1,
 _LARGEST_XML = 16 << 20
 _MOST_TAGS = 2 << 20
 """Opening and closing; as many empty elements take 300 MB."""
+_MOST_OF_NAMESPACES = 128 << 20
+"""Letters: the parser keeps each name together with its namespace, which one attribute says for all names."""
 _DEEPEST_XML = 100
 """Each level repeats the text of all levels below it, if a path names them all."""
 _NOT_READ = (b"<!DOCTYPE", b"<!ENTITY", b"\0")
@@ -62,11 +64,33 @@ def xml_texts(pair: Pair, path: str, *, from_soap_body: bool = False) -> Iterabl
     if any(each in body for each in _NOT_READ):
         return ()
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314  it has no declarations
+        root = _parsed(body)
         _without_namespaces(root)
         return _texts(_soap_body(root) if from_soap_body else root, path)
     except (ElementTree.ParseError, SyntaxError, LookupError, ValueError, TypeError):
         return ()
+
+
+class _Elements(ElementTree.TreeBuilder):
+    """Builds the elements of a document with so many names, and refuses namespaces that are too long for them."""
+
+    def __init__(self, names: int) -> None:
+        super().__init__()
+        self._names = names
+
+    def start_ns(self, _: str, namespace: str) -> None:
+        """Called for each declaration, before a name is read that is in the namespace."""
+        if len(namespace) * self._names > _MOST_OF_NAMESPACES:
+            raise ValueError("the names would take much more memory than the document")
+
+
+def _parsed(body: bytes) -> Element:
+    """Return the root element of a document without declarations."""
+    names = body.count(b"<") + body.count(b"=")
+    parser = ElementTree.XMLParser(target=_Elements(names))  # noqa: S314
+    parser.feed(body)
+    root: Element = parser.close()
+    return root
 
 
 def _without_namespaces(root: ElementTree.Element) -> None:
