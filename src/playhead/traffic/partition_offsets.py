@@ -4,10 +4,13 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from playhead.source import Bounds
 from playhead.traffic.catalog import CatalogRow
+
+_LEAST_OVERLAPS: Final = 1_000_000
+_OVERLAPS_OF_A_SET: Final = 64
 
 
 class PlacedSet(NamedTuple):
@@ -63,7 +66,10 @@ class CapturedPartition:
         held.sort(
             key=lambda each: each.from_offset
         )  # a stable sort: equal offsets stay in the order of capture
-        pieces = list(_pieces(held))
+        try:
+            pieces = list(_pieces(held, _Overlaps(len(rows))))
+        except _TooManyOverlaps:
+            return _numbered(rows, "too many of its record sets were captured at the same offsets")
         covered = sum(piece.to_offset - piece.from_offset for piece in pieces)
         total = sum(each.to_offset - each.from_offset for each in held)
         return cls(pieces, twice=total - covered)
@@ -120,7 +126,23 @@ def _numbered(rows: Iterable[CatalogRow], reason: str) -> CapturedPartition:
     return CapturedPartition(pieces, is_numbered=True, twice=twice, reason=reason)
 
 
-def _pieces(ordered: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
+class _TooManyOverlaps(Exception):
+    """The record sets of all parts are many more than the record sets."""
+
+
+class _Overlaps:
+    """Counts the record sets of all parts: if all of some thousands overlap, each part has all of them."""
+
+    def __init__(self, sets: int) -> None:
+        self._left = _LEAST_OVERLAPS + _OVERLAPS_OF_A_SET * sets
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise _TooManyOverlaps
+
+
+def _pieces(ordered: Sequence[PlacedSet], overlaps: _Overlaps) -> Iterator[OffsetPart]:
     """Yield disjoint parts: overlapping record sets are split where one begins or ends."""
     together: list[PlacedSet] = []
     reached = -1
@@ -129,14 +151,14 @@ def _pieces(ordered: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
             if len(together) == 1:
                 yield OffsetPart(together[0].from_offset, reached, (together[0],))
             else:
-                yield from _cut(together)
+                yield from _cut(together, overlaps)
             together = []
         together.append(each)
         reached = max(reached, each.to_offset)
-    yield from _cut(together)
+    yield from _cut(together, overlaps)
 
 
-def _cut(together: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
+def _cut(together: Sequence[PlacedSet], overlaps: _Overlaps) -> Iterator[OffsetPart]:
     first = together[0]
     if len(together) == 1:
         yield OffsetPart(first.from_offset, first.to_offset, (first,))
@@ -153,6 +175,7 @@ def _cut(together: Sequence[PlacedSet]) -> Iterator[OffsetPart]:
         covering = [each for each in covering if each.to_offset > start]
         while waiting and waiting[-1].from_offset <= start:
             covering.append(waiting.pop())
+        overlaps.take(len(covering))
         covering.sort(key=_captured)
         dense = next((each for each in covering if each.is_dense), None)
         yield OffsetPart(start, end, (dense,) if dense else tuple(covering))

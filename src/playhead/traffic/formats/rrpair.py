@@ -181,8 +181,21 @@ def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
         return columns_of(
             RecordSet("", 0, set_, one_of(set_, ROWS), False, _base(row), row.append_ms)
         )
-    pair, _ = _DECODER.raw_decode(data.decode("utf-8-sig").lstrip())
-    return columns_of(replace(lots_of(pair).lots[row.nth], base=_base(row)))
+    return columns_of(replace(_lots_in(data)[row.nth], base=_base(row)))
+
+
+_last: tuple[bytes, list[RecordSet]] = b"", []
+
+
+def _lots_in(data: bytes) -> list[RecordSet]:
+    """Return the record sets of a pair, which is parsed once for all of them."""
+    global _last  # noqa: PLW0603
+    known, lots = _last
+    if known is not data:
+        pair, _ = _DECODER.raw_decode(data.decode("utf-8-sig").lstrip())
+        lots = lots_of(pair).lots
+        _last = data, lots
+    return lots
 
 
 def _base(row: CatalogRow) -> int | None:
