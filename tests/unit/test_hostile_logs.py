@@ -11,14 +11,18 @@ import pytest
 
 from playhead.cli.app import main
 from playhead.errors import EXIT_USAGE
+from playhead.queries.flags import _is_sticky
 from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import read_sql
 from playhead.querylog import sql
 from playhead.querylog.cutting import CSV_ADDRESS, cutter_of
+from playhead.querylog.given import prepared_first
+from playhead.querylog.lines import Lines
 from playhead.querylog.located import located, topic_of
 from playhead.querylog.logged import logged_in
 from playhead.querylog.parameters import read_parameters
-from playhead.querylog.rows import NotARow
+from playhead.querylog.rows import LogRow, NotARow
+from playhead.querylog.sessions import Session
 from playhead.querylog.shapes import read_row
 from playhead.querylog.sql import may_write
 
@@ -140,6 +144,40 @@ def test_long_names_of_statements_fill_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_long_words_of_statements_fill_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            [part] = read_sql(f"create x{number}{'a' * 100_000}").parts
+            assert not part.opens
+            assert not part.closes
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_texts_that_prepare_fill_no_memory() -> None:
+    session = Session("s", "1", is_from_beginning=False, lines=Lines(0))
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            text = f"prepare p{number} as select '{'a' * 100_000}'"
+            row = LogRow(0, "s", "LOG", "", detail=f"prepare: {text}")
+            assert prepared_first(session, row, text) is text
+            del text, row
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_temporary_tables_take_longer_than_their_text() -> None:
+    tables, rest = "create temp table t (); " * 3_000, "x " * 60_000
+    begun = time.process_time()
+    assert not _is_sticky(f"{tables} on commit drop; {rest}")
+    assert _is_sticky(f"{tables} on commit drop; into temp {rest}")
+    assert time.process_time() - begun < 1
 
 
 PAIR: dict[str, Any] = {

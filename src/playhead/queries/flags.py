@@ -11,10 +11,13 @@ from playhead.querylog.statement import Act, Statement
 from playhead.querylog.text_shape import ByShape, shape_of
 
 _STICKY: Final = re.compile(
-    r"\b(?:create(?:\s+or\s+replace)?|into)\s+(?:(?:local|global)\s+)?temp(?:orary)?\b"
-    r"(?!.*\bon\s+commit\s+drop\b)|\bpg_temp\b|\bpg_(?:try_)?advisory_lock|\bwith\s+hold\b",
-    re.IGNORECASE | re.DOTALL,
+    r"\bpg_temp\b|\bpg_(?:try_)?advisory_lock|\bwith\s+hold\b", re.IGNORECASE
 )
+_TEMPORARY: Final = re.compile(
+    r"\b(?:create(?:\s+or\s+replace)?|into)\s+(?:(?:local|global)\s+)?temp(?:orary)?\b",
+    re.IGNORECASE,
+)
+_DROPPED: Final = re.compile(r"\bon\s+commit\s+drop\b", re.IGNORECASE)
 TIMING: Final = frozenset(("57014", "55P03", "40P01", "40001", "57P01", "25P03", "57P05"))
 """SQLSTATEs that depend on the moment: that they do not come again is no divergence."""
 _UNLOCKS: Final = re.compile(r"\bdiscard\b|unlock_all", re.IGNORECASE)
@@ -84,9 +87,18 @@ def _flags_of_text(sql: SqlText) -> int:
     return (
         (Flag.ALONE if sql.runs_alone else 0)
         | (Flag.CONTROLS if sql.controls else 0)
-        | (Flag.STICKY if _STICKY.search(text) or _sets_unseen(sql) else 0)
+        | (Flag.STICKY if _is_sticky(text) or _sets_unseen(sql) else 0)
         | (Flag.UNLOCKS if _UNLOCKS.search(text) else 0)
     )
+
+
+def _is_sticky(text: str) -> bool:
+    """Whether it takes a lock of the session, or makes a table for it that no transaction drops."""
+    if _STICKY.search(text):
+        return True
+    # If the last one is dropped, those before it may be too.
+    end = max((found.end() for found in _TEMPORARY.finditer(text)), default=-1)
+    return end >= 0 and _DROPPED.search(text, end) is None
 
 
 def fails_to_commit(statement: Statement, sql: SqlText) -> bool:

@@ -10,6 +10,7 @@ from playhead.queries.sql_tokens import tokens_of
 from playhead.querylog.text_shape import ByShape, cached_if_short
 
 _MOST_WORDS = 6
+_LONGEST_WORD = 64
 _ALONE = (
     ("VACUUM",),
     ("CALL",),
@@ -208,7 +209,7 @@ class _Open:
             self.depth = max(0, self.depth + (1 if sign == "(" else -1))
         if not token["word"]:
             return
-        word = token["word"].upper()
+        word = token["word"][:_LONGEST_WORD].upper()
         self.is_concurrent |= (
             word == _CONCURRENTLY and self.words[:1] != [] and self.words[0] in _MAY_BE_CONCURRENT
         )

@@ -1,6 +1,7 @@
 """Returns the statement of a row with its parameters, or the reason why it cannot be played."""
 
 import re
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from playhead.querylog import sql as sql_text
@@ -128,15 +129,22 @@ def prepared_first(session: Session, row: LogRow, text: str) -> str:
     if session.is_from_beginning or len(session.prepared) >= _MOST_PREPARED:
         return text
     if "prepare" in text.lower():
-        session.prepared.add(text)
+        session.prepared.add(_digest(text))
     detail = row.detail or ""
     if not detail.lower().startswith(_PREPARE):
         return text
     prepare = detail[len(_PREPARE) :]
-    if prepare in session.prepared or sql_text.understand(prepare).kinds != ("PrepareStmt",):
+    if _digest(prepare) in session.prepared or sql_text.understand(prepare).kinds != (
+        "PrepareStmt",
+    ):
         return text
-    session.prepared.add(prepare)
+    session.prepared.add(_digest(prepare))
     return f"{prepare.rstrip().rstrip(';')};\n{text}"
+
+
+def _digest(text: str) -> bytes:
+    """Return a text's hash, because a text can be as long as a row."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def failed_text(session: Session, row: LogRow, text: str, counts: Counts) -> Given:

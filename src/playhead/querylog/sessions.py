@@ -77,8 +77,8 @@ class Session:
     """Bytes of the longest parameter that was not cut; a shorter one was not cut either."""
     ends_unseen: bool = False
     """Its server has crashed, and whether its statement had ended is not known."""
-    prepared: set[str] = field(default_factory=set)
-    """Texts of its PREPARE statements."""
+    prepared: set[bytes] = field(default_factory=set)
+    """Hashes of its PREPARE statements."""
 
     def may_have_kept(self, draft: Draft) -> bool:
         """Whether a statement of which the end is not known may have changed something that was not rolled back."""
