@@ -207,6 +207,9 @@ def test_keys_of_before_are_understood(replay_id: str, topic: str, partition: in
 def test_what_holds_for_all_of_a_replay_is_no_entry(replay_id: str) -> None:
     assert parsed(terms_key(replay_id)) is None
     assert parsed(names_key(replay_id)) is None
+    for number in ("9" * 20, "1" * 5_000):  # Anybody who may write to the topic chooses its keys.
+        assert parsed(f"{replay_id}|t|{number}|0".encode()) is None
+        assert parsed(f"{replay_id}|t|{number}|0|w0123456789abcdef".encode()) is None
 
 
 places = st.tuples(ids, st.tuples(names, st.integers(0, 99)))

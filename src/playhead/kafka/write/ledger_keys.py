@@ -14,6 +14,7 @@ from playhead.source import TopicPartition
 
 LEDGER_TOPIC = "playhead.ledger"
 _WRITER = re.compile(r"w[0-9a-f]{16}")
+_MOST_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,16 @@ def parsed(key: bytes) -> EntryKey | None:
     """
     replay_id, _, rest = key.decode(errors="replace").partition("|")
     topic, *others = rest.rsplit("|", 3)
-    if len(others) == 3 and topic and _WRITER.fullmatch(others[2]) and others[0].isdecimal():
+    if len(others) == 3 and topic and _WRITER.fullmatch(others[2]) and _is_number(others[0]):
         return EntryKey(replay_id, (unquote(topic), int(others[0])), others[2])
     topic, *others = rest.rsplit("|", 2)
-    if len(others) == 2 and topic and all(map(str.isdecimal, others)):
+    if len(others) == 2 and topic and all(map(_is_number, others)):
         return EntryKey(replay_id, (topic, int(others[0])), None)
     return None
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def burial_id(replay_id: str) -> str:
