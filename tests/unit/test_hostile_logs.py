@@ -14,17 +14,20 @@ from playhead.errors import EXIT_USAGE
 from playhead.queries.flags import _is_sticky
 from playhead.queries.outside import outside_of_run
 from playhead.queries.sql_text import read_sql
+from playhead.queries.transactions import SessionOnTape
 from playhead.querylog import sql
 from playhead.querylog.cutting import CSV_ADDRESS, cutter_of
 from playhead.querylog.given import prepared_first
 from playhead.querylog.lines import Lines
 from playhead.querylog.located import located, topic_of
+from playhead.querylog.log_time import time_us
 from playhead.querylog.logged import logged_in
 from playhead.querylog.parameters import read_parameters
 from playhead.querylog.rows import LogRow, NotARow
 from playhead.querylog.sessions import Session
 from playhead.querylog.shapes import read_row
 from playhead.querylog.sql import may_write
+from playhead.querylog.statement import Act, Statement
 
 AT = "2026-11-23 11:00:00.000 UTC"
 
@@ -153,6 +156,32 @@ def test_long_words_of_statements_fill_no_memory() -> None:
             [part] = read_sql(f"create x{number}{'a' * 100_000}").parts
             assert not part.opens
             assert not part.closes
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [f"BEGIN /* {'a' * 50_000} */;", "BEGIN;" + "SET TRANSACTION READ ONLY;" * 2_000],
+)
+def test_what_begins_a_chain_of_transactions_is_not_repeated_at_any_length(beginning: str) -> None:
+    text = beginning + "COMMIT AND CHAIN;" * 500
+    statement = Statement("s", 1, 1, Act.QUERY, 0, text)
+    pieces = [*SessionOnTape(0, escapes=False).pieces(statement, read_sql(text))]
+    assert [piece.sql for piece in pieces[-2:]] == ["COMMIT", pieces[1].sql]
+    assert sum(len(piece.sql) for piece in pieces) < 700_000
+
+
+def test_times_of_any_length_fill_no_memory() -> None:
+    long = "2026-11-23 11:00:00 +" + ":" * 100_000
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            with pytest.raises(NotARow, match="not a log timestamp"):
+                time_us(f"{long}{number % 10}")
+            with pytest.raises(NotARow, match="not a log timestamp"):
+                time_us(f"{long}{':' * number}2")
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()

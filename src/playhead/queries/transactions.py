@@ -19,6 +19,7 @@ _OF_STATEMENTS: Final = frozenset(("filter-select", "filter-table", "filter-quer
 """Filters that leave single statements of a transaction out."""
 SYNTAX_ERROR: Final = "42601"
 _PIECE_BITS: Final = 16
+_LONGEST_BEGIN: Final = 1_000
 
 
 class Refuse(Protocol):
@@ -92,10 +93,13 @@ class SessionOnTape:
 
     def _note_begin(self, sql: SqlText, part: Part) -> None:
         text = sql.text[part.start : part.end].strip()
+        if len(text) > _LONGEST_BEGIN:  # Each COMMIT AND CHAIN of a text repeats it.
+            return
         if part.opens:
             self.begin = text
         elif part.begins_with("SET", "TRANSACTION") and part.words[2:3] != ("SNAPSHOT",):
-            self.begin = f"{self.begin}; {text}"
+            begin = f"{self.begin}; {text}"
+            self.begin = begin if len(begin) <= _LONGEST_BEGIN else f"BEGIN; {text}"
 
     def reason(self, statement: Statement, sql: SqlText, refuse: Refuse) -> str:
         """Return why a statement is not played: a word; empty if it is."""
