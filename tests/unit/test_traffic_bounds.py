@@ -4,13 +4,17 @@ import json
 import time
 import tracemalloc
 from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from playhead.traffic import json_documents
+from playhead.traffic.formats import rrpair
 from playhead.traffic.http_body import request_json, xml_texts
 from playhead.traffic.json_documents import loaded, loaded_text, parsed
 from playhead.traffic.pair_path import MISSING, _document
+from playhead.traffic.snapshot import of_file
 
 MOST = 1_000
 
@@ -135,3 +139,35 @@ def test_a_namespace_of_usual_length_names_many_elements() -> None:
     assert (
         len(texts(f'<a xmlns="http://schemas.example.org/{"n" * 60}">{many}</a>', "/a/b")) == 50_000
     )
+
+
+HUGE = 10**30
+
+
+@pytest.mark.parametrize(
+    ("set_", "answer"),
+    [
+        ({"baseOffset": HUGE, "records": [{"offsetDelta": 5 - HUGE, "valueString": "v"}]}, None),
+        ({"baseOffset": -HUGE, "records": [{"offsetDelta": HUGE, "valueString": "v"}]}, None),
+        (
+            {"records": [{"offsetDelta": 5 - HUGE, "valueString": "v"}]},
+            {"baseOffset": HUGE},
+        ),
+        ({"records": [{"valueString": "v"}]}, {"baseOffset": 5, "logAppendTimeMs": -HUGE}),
+        ({"records": [{"valueString": "v"}]}, {"baseOffset": 5, "logAppendTimeMs": HUGE}),
+    ],
+)
+def test_numbers_of_any_size_are_no_fault(
+    set_: dict[str, Any], answer: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    def topics(partition: dict[str, Any]) -> dict[str, Any]:
+        return {"topics": [{"name": "t", "partitions": [{"index": 0, **partition}]}]}
+
+    kafka: dict[str, Any] = {"response": {"FetchResponse": topics({"records": set_})}}
+    if answer is not None:
+        kafka = {"request": {"ProduceRequest": topics({"records": set_})}}
+        kafka["response"] = {"ProduceResponse": topics(answer)}
+    file = tmp_path / "raw.jsonl"
+    file.write_text(json.dumps({"l7protocol": "kafka", "kafka": kafka}) + "\n")
+    counts = rrpair.scan(of_file(file), rrpair.Part(0, 0, None), None).counts
+    assert counts.get("lots", 0) + counts.get("strange", 0) == 1

@@ -141,7 +141,7 @@ def _check_offsets(lot: RecordSet, offsets: Sequence[int]) -> None:
     if not _grows(offsets):
         raise UnknownShape("two records of one set have the same offset")
     base = lot.base or 0
-    if base + offsets[0] < 0 or base + offsets[-1] > MOST_OFFSET:
+    if abs(base) > MOST_OFFSET or base + offsets[0] < 0 or base + offsets[-1] > MOST_OFFSET:
         raise UnknownShape(f"offset {base + offsets[0]} is not valid")
 
 

@@ -179,7 +179,7 @@ def _answers(read: PairRecords, response: Any) -> dict[tuple[str, int], _Answer]
             code = one_of(held, ("errorCode", "error"))
             base = number(held.get("baseOffset"))
             # -1 means no time in old brokers and formats; an absent field means 0, which is not a time either.
-            append_ms = number(one_of(held, ("logAppendTimeMs", "logAppendTime"))) or -1
+            append_ms = max(-1, number(one_of(held, ("logAppendTimeMs", "logAppendTime"))) or -1)
         except UnknownShape as exc:
             read.strange.append(f"ProduceResponse: {exc}")
             continue
