@@ -1,4 +1,4 @@
-"""A capture whose record sets overlap, or stand in one document, takes no more than its size deserves."""
+"""A capture whose record sets overlap, or are in one document, takes no more than its size deserves."""
 
 import json
 

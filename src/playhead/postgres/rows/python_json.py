@@ -70,7 +70,7 @@ class Documents:
         return tuple(name for name in unused if document[name] is not None)
 
     def _keep_unused(self, names: tuple[str, ...], unused: tuple[str, ...]) -> None:
-        """Keep them for the next object of these names, which whoever writes records chooses."""
+        """Keep them for the next object of these names; any number of different ones may come."""
         size = sum(map(getsizeof, (names, unused, *names)))
         if len(self._unused) >= _MOST_SHAPES or self._unused_bytes + size > _MOST_SHAPES_BYTES:
             self._unused.clear()
