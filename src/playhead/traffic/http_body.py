@@ -72,7 +72,7 @@ def xml_texts(pair: Pair, path: str, *, from_soap_body: bool = False) -> Iterabl
 
 
 class _Elements(ElementTree.TreeBuilder):
-    """Builds the elements of a document with so many names, and refuses namespaces that are too long for them."""
+    """Builds the elements of a document, and refuses namespaces that are too long for the number of its names."""
 
     def __init__(self, names: int) -> None:
         super().__init__()
