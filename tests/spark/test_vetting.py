@@ -400,7 +400,7 @@ def test_no_function_of_a_text_differs_by_the_day(spark, visible) -> None:
         for call, (text, now, *then) in results(records, calls[first : first + 50], texts)
         if text == now and now not in then
     ]
-    assert len(found) > 10, "the oracle sees nothing"
+    assert {"`to_timestamp`(value)", "`date_trunc`('day', value)"} <= {*found}, "it sees nothing"
     assert [
         call for call in found if allows(lambda c=call: transforms._vet(spark, visible, raw(c)))
     ] == []

@@ -16,12 +16,15 @@ import sys
 from importlib.machinery import ModuleSpec
 
 _PANDAS = "pandas"
+# A message passes the filters of its own logger only. Some messages of py4j go to the root logger.
+_LOGGERS = (None, "py4j.java_gateway", "py4j.clientserver")
 
 
 @contextmanager
 def kept_away() -> Iterator[None]:
     """Start a session in this block. PySpark takes Ctrl-C for itself and asks the JVM first, which may hang."""
-    logging.getLogger().addFilter(_is_not_theirs)
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_is_not_theirs)
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

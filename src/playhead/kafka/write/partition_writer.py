@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.host.faults import abort_point
+from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.write.ledger import folded
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, key_of, new_writer
@@ -16,7 +17,7 @@ from playhead.kafka.write.lost_copies import IDS
 from playhead.kafka.write.offset_map import MapMaker, spans
 from playhead.kafka.write.rejected_records import find_refused
 from playhead.kafka.write.routing import Refusal, Route, sendable
-from playhead.kafka.write.target_topics import TimesReplaced
+from playhead.kafka.write.target_topics import TimesReplaced, look_up
 from playhead.kafka.write.transactions import (
     TRANSACTION_TIMEOUT_S,
     RecordColumns,
@@ -79,7 +80,7 @@ class PartitionWriter:
         drawn = _keeping(records, held)
         may_wait = True
         try:
-            while (failure := self._attempt(account, drawn, may_wait)) is not None:
+            while (failure := self._attempt(account, drawn, held, may_wait)) is not None:
                 for _ in drawn:
                     pass  # The remaining records, which are in memory now.
                 account.start_over()
@@ -100,7 +101,7 @@ class PartitionWriter:
                 raise AlreadyCommitted(self.replay_id, found=slice_, committed=each)
 
     def _attempt(
-        self, account: Account, drawn: Iterator[Records], may_wait: bool
+        self, account: Account, drawn: Iterator[Records], held: Sequence[Records], may_wait: bool
     ) -> Exception | None:
         """Commit; return what failed if it must be repeated with all records in memory."""
         try:
@@ -108,10 +109,8 @@ class PartitionWriter:
             self.transactions.flush()
             abort_point("kafka.records_sent")
             details = maker.finish().as_details()
-            if not account.is_endless and (
-                moved := sorted(filter(self.keeps_times, self.transactions.stamped))
-            ):
-                raise TimesReplaced(moved[0])
+            if not account.is_endless:
+                self._refuse_other_times(held)
             details[IDS] = self.confirm(details["topics"])
             refused = spans(sorted(account.refused_offsets))[:_MOST_REFUSED]
             self._close(account, account.close(details | {"refused": refused}))
@@ -122,6 +121,22 @@ class PartitionWriter:
             self.transactions.renew()
             return exc
         return None
+
+    def _refuse_other_times(self, sent: Sequence[Records]) -> None:
+        """Refuse a topic that has replaced times of records.
+
+        If the answer to a batch was lost, the broker recognises it when it comes again, and answers with the time
+        of a record in it, in the place of a time of its own.
+        """
+        for topic in sorted(filter(self.keeps_times, self.transactions.stamped)):
+            own = {time_ms for records in sent for time_ms in records.timestamps_ms}
+            if not self.transactions.stamped[topic] <= own or self._sets_times(topic):
+                raise TimesReplaced(topic)
+
+    def _sets_times(self, topic: str) -> bool:
+        with Admin(self.transactions.connection) as admin:
+            found = look_up(admin, [topic]).get(topic)
+        return found is not None and found.sets_log_append_time
 
     def _send(self, account: Account, drawn: Iterator[Records], may_wait: bool) -> MapMaker:
         maker, waiting, count, opened = MapMaker(), list[Records](), 0, 0.0

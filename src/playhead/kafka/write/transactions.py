@@ -118,8 +118,8 @@ class Transactions:
     is_open: bool = False
     is_lost: bool = False
     """Whether the producer had an error after which it cannot be used."""
-    stamped: set[str] = field(default_factory=set)
-    """The topics that replaced times of records of this transaction by their own."""
+    stamped: dict[str, set[int]] = field(default_factory=dict)
+    """By topic, the times in answers that name them as the broker's own, in this transaction."""
     _producer: Producer = field(init=False)
     _failed: KafkaError | None = None
     _is_stuck: bool = False
@@ -165,8 +165,9 @@ class Transactions:
         def hear(error: KafkaError | None, record: Any) -> None:
             if error is None:
                 acknowledge(record.offset())
-                if record.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
-                    self.stamped.add(columns.topic)
+                kind, time_ms = record.timestamp()
+                if kind == TIMESTAMP_LOG_APPEND_TIME:
+                    self.stamped.setdefault(columns.topic, set()).add(time_ms)
             else:
                 self._failed = self._failed or error
 
