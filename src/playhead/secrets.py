@@ -201,7 +201,10 @@ def _from_file(path: str, *, key: str, where: str) -> str:
 
 def passwords_in(url: str) -> list[str]:
     """Return the passwords and tokens written out in a connection URL or a key=value string."""
-    found = [_meant(match) for form in _forms(url) for match in form.finditer(url) if _hides(match)]
+    forms = _forms(url)
+    if "://" in url and _PASSWORD_OF_USER not in forms:  # as in `--schema-registry=https://…`
+        forms = (*forms, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY)
+    found = [_meant(match) for form in forms for match in form.finditer(url) if _hides(match)]
     return [password for password in found if password]
 
 

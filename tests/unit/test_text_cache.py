@@ -1,7 +1,10 @@
 """What was found out about a text is kept, unless the text is large."""
 
+import pytest
+
 from playhead.queries import sql_text
 from playhead.querylog import addresses, located, log_time, sql, text_shape
+from playhead.querylog.rows import NotARow
 from playhead.querylog.text_shape import MOST_LETTERS, cached_if_short
 
 
@@ -37,7 +40,8 @@ def test_the_readers_of_rows_keep_no_large_text() -> None:
     addresses.address_of(row % b"warm")
     located.topic_of(None)
     before = [each.cache_info().currsize for each in caches]  # type: ignore[attr-defined]
-    assert log_time.time_us(f"2026-01-01 00:00:00.{zeros} UTC")
+    with pytest.raises(NotARow):
+        log_time.time_us(f"2026-01-01 00:00:00.{zeros} UTC")
     assert addresses.address_of(row % name.encode()).database == name
     assert located.topic_of(name) == located.topic_of(None)
     assert [each.cache_info().currsize for each in caches] == before  # type: ignore[attr-defined]

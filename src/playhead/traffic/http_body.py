@@ -88,9 +88,7 @@ def _parsed(body: bytes) -> Element:
     """Return the root element of a document without declarations."""
     names = body.count(b"<") + body.count(b"=")
     parser = ElementTree.XMLParser(target=_Elements(names))  # noqa: S314
-    parser.feed(body)
-    root: Element = parser.close()
-    return root
+    return ElementTree.fromstring(body, parser)  # noqa: S314
 
 
 def _without_namespaces(root: ElementTree.Element) -> None:

@@ -125,8 +125,8 @@ class PartitionWriter:
     def _refuse_other_times(self, sent: Sequence[Records]) -> None:
         """Refuse a topic that has replaced times of records.
 
-        If the answer to a batch was lost, the broker recognises it when it comes again, and answers with the time
-        of a record in it, in the place of a time of its own.
+        If the answer to some records was lost, the broker recognises them when they come again, and answers with the
+        time of one of them, as if it had set it.
         """
         for topic in sorted(filter(self.keeps_times, self.transactions.stamped)):
             own = {time_ms for records in sent for time_ms in records.timestamps_ms}
