@@ -184,9 +184,8 @@ def test_a_killed_engine_costs_one_retry_and_no_data(warm: Warm, what: str, reco
 def test_stopping_one_of_two_leaves_the_other(warm: Warm) -> None:
     ends = [warm.end(), warm.end()]
     runs = [new_name("both"), new_name("both")]
-    commands = []
-    for end, run in zip(ends, runs, strict=True):
-        commands.append(warm.replay(end, run, *PACE))
+    commands = [warm.replay(end, run, *PACE) for end, run in zip(ends, runs, strict=True)]
+    for end in ends:
         comes_to(end, 1)
     assert warm.engine()["commands"] >= 2
     commands[0].send_signal(signal.SIGINT)
