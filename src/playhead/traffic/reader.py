@@ -42,16 +42,18 @@ class Files:
         self._snapshot, self._stack = snapshot, stack
         self._packed: dict[int, BinaryIO] = {}
         self._plain: dict[int, int] = {}
-        self._document: tuple[tuple[int, int, int], bytes] | None = None
+        self._document = ((-1, 0, 0), b"")
 
     def read(self, row: CatalogRow) -> bytes:
         """Return a row's bytes; of rows in one document that follow each other, the same object."""
         if row.nth < 0:
             return self._bytes(row)
         place = row.file, row.start, row.length
-        if self._document is None or self._document[0] != place:
-            self._document = place, self._bytes(row)
-        return self._document[1]
+        known, document = self._document
+        if known != place:
+            document = self._bytes(row)
+            self._document = place, document
+        return document
 
     def _bytes(self, row: CatalogRow) -> bytes:
         if row.file not in self._plain and row.file not in self._packed:

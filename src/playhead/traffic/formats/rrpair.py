@@ -5,6 +5,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from playhead.traffic.aborted import is_control
@@ -184,18 +185,11 @@ def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
     return columns_of(replace(_lots_in(data)[row.nth], base=_base(row)))
 
 
-_last: tuple[bytes, list[RecordSet]] = b"", []
-
-
+@lru_cache(maxsize=1)
 def _lots_in(data: bytes) -> list[RecordSet]:
     """Return the record sets of a pair, which is parsed once for all of them."""
-    global _last  # noqa: PLW0603
-    known, lots = _last
-    if known is not data:
-        pair, _ = _DECODER.raw_decode(data.decode("utf-8-sig").lstrip())
-        lots = lots_of(pair).lots
-        _last = data, lots
-    return lots
+    pair, _ = _DECODER.raw_decode(data.decode("utf-8-sig").lstrip())
+    return lots_of(pair).lots
 
 
 def _base(row: CatalogRow) -> int | None:
