@@ -13,8 +13,9 @@ from playhead.records import Records
 
 DEEPEST: Final = 1_000
 LONGEST_NUMBER: Final = 1_000
-# Each is matched at one place only, or a value of many quotes or digits would take hours. A string without
-# an end is one up to the end. The engine takes single quotes too, and a double quote between them is none.
+# Each pattern matches at one place only, or a value of many quotes or digits would take hours. A string that is
+# not closed reaches to the end of the value. The engine also reads strings in single quotes, and a double quote
+# in them begins no string.
 _STRING: Final = re.compile(
     rb"""(?s:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]++|\\.)*+(?:'|\\?\Z))"""
 )
