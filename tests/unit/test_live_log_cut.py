@@ -1,13 +1,16 @@
 """A pipeline notices that a log lost records which it has read."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
 from playhead import source as sources
+from playhead.errors import Refused, Unavailable
 from playhead.live.lag_watch import Watch
 from playhead.live.log_cut import ReadLog, ReadLogWasCut
 from playhead.live.progress import PipelineProgress
+from playhead.live.runner import Runner
 from playhead.replay.pipelines import Pipelines
 from playhead.source import Bounds, TopicPartition
 from playhead.task.same_topics import SameTopics
@@ -118,3 +121,21 @@ def test_what_was_read_is_stored(tmp_path, text):
     if text is not None:
         (pipelines.folder("p") / "read.json").write_text(text)
         assert pipelines.read("p") == {}
+
+
+@pytest.mark.parametrize("why", [Unavailable("no broker answers"), Refused("it may not be read")])
+def test_at_the_end_of_a_run_a_source_that_does_not_tell_is_no_failure(why):
+    class Silent(Elected):
+        def leader_epochs(self):
+            raise why
+
+    said: list[str] = []
+    runner = SimpleNamespace(_tell=said.append)
+    Runner._confirm_end(runner, read_log(Silent({})), PipelineProgress({HERE: 10}))  # type: ignore[arg-type]
+    assert said == [f"whether the log still holds the records that were read is unknown: {why}"]
+
+
+def test_at_the_end_of_a_run_records_that_were_lost_are_told():
+    read = read_log(Elected({HERE: 4}, {HERE: 7}), {HERE: (10, 3)})
+    with pytest.raises(ReadLogWasCut):
+        Runner._confirm_end(SimpleNamespace(), read, PipelineProgress({HERE: 10}))  # type: ignore[arg-type]
