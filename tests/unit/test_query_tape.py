@@ -1,6 +1,7 @@
 """What the player knows of a statement before it plays: its role, its mark, what of its text is a value."""
 
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from playhead.queries.flags import Flag
 from playhead.queries.gate import Role
 from playhead.queries.outcome import Outcome
 from playhead.queries.sending import outcome_of
-from playhead.queries.settings import Settings, changes_of
+from playhead.queries.settings import Change, Settings, changes_of
 from playhead.queries.sql_text import read_sql
 from playhead.queries.sql_tokens import without_values
 from playhead.queries.tape import FORCE, FORCED, Tape, TapeWriter
@@ -345,6 +346,12 @@ def test_a_new_connection_gets_the_last_settings() -> None:
         (["SET a = 1; INSERT INTO t VALUES (1)"], ["SET a = 1"]),
         (["SET LOCAL a = 1"], []),
         (["SET a = 1", "SAVEPOINT s", "SET a = 2", "ROLLBACK TO SAVEPOINT s"], ["SET a = 1"]),
+        (["SAVEPOINT s", "SET a = 1", "SAVEPOINT s", "SET b = 2", "ROLLBACK TO s"], ["SET a = 1"]),
+        (["SET a = 1", "SAVEPOINT s", "SAVEPOINT t", "SET b = 2", "ROLLBACK TO s"], ["SET a = 1"]),
+        (
+            ["SAVEPOINT s", "SET a = 1", "PREPARE p AS SELECT 1", "ROLLBACK TO s", "SET b = 2"],
+            ["SET b = 2", "PREPARE p AS SELECT 1"],
+        ),
         (["SELECT set_config('a', 'b', false)"], ["SELECT set_config('a', 'b', false)"]),
         (["SELECT set_config('a', f(), false)"], []),
         (["PREPARE TRANSACTION 'x'"], []),
@@ -352,6 +359,17 @@ def test_a_new_connection_gets_the_last_settings() -> None:
 )
 def test_only_what_sets_is_sent_again(texts: Sequence[str], left: Sequence[str]) -> None:
     assert settings_after(texts) == left
+
+
+def test_a_transaction_of_many_savepoints_takes_as_long_as_it_has_statements() -> None:
+    settings = Settings()
+    for number in range(30_000):
+        settings.note((Change("set", f"s.s{number}", "SET"), Change("savepoint", "a", "")))
+        settings.note((Change("set", "b", "SET"), Change("back", "a", "")))
+    began = time.process_time()
+    settings.end(is_undone=False)
+    assert time.process_time() - began < 5
+    assert len(settings.texts()) == 30_000
 
 
 def test_a_setting_with_parameters_is_sent_again_with_its_values() -> None:

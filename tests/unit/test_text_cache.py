@@ -57,3 +57,20 @@ def test_many_sessions_and_seconds_are_not_kept_for_ever() -> None:
         addresses.address_of(f'{at},"a","b",{number},,{number:x}.1,1,'.encode())
         assert len(addresses._senders) <= addresses._MOST_KEPT
         assert len(addresses._seconds) <= addresses._MOST_KEPT
+
+
+def test_a_cache_keeps_as_many_letters_as_it_may_whatever_the_length_of_the_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text_shape, "_MOST_LETTERS_KEPT", 10 * MOST_LETTERS)
+    length = cached_if_short(1_000)(len)
+    by_shape = text_shape.ByShape[int]()
+    for number in range(100):
+        text = f"SELECT c{number} FROM {'t' * (MOST_LETTERS - 20)}"
+        length(text)
+        by_shape.keep(text, number)
+        assert by_shape.get(text) == number
+        assert length.cache_info().currsize <= 10  # type: ignore[attr-defined]
+        assert len(by_shape._kept) <= 10
+    assert length.cache_info().currsize > 1  # type: ignore[attr-defined]
+    assert len(by_shape._kept) > 1

@@ -128,21 +128,25 @@ class Settings:
 
     def _left(self) -> Iterator[Change]:
         """Yield the changes that no ROLLBACK TO has undone."""
-        left: list[Change] = []
+        left: list[Change | None] = []
+        undoable: list[int] = []  # The places in `left` that a ROLLBACK TO may clear.
+        savepoints: dict[str, list[int]] = {}
         for change in self._open:
-            if change.kind != "back":
-                left.append(change)
+            if change.kind == "back":
+                kept = savepoints.get(change.name) or undoable[-1:]
+                # Each place is cleared once, so that a long transaction takes no quadratic time.
+                while undoable and undoable[-1] != kept[-1]:
+                    place = undoable.pop()
+                    gone, left[place] = left[place], None
+                    if gone is not None and gone.kind == "savepoint":
+                        savepoints[gone.name].pop()
                 continue
-            at = max(
-                (n for n, each in enumerate(left) if each[:2] == ("savepoint", change.name)),
-                default=0,
-            )
-            left = [
-                each
-                for n, each in enumerate(left)
-                if n <= at or each.kind not in ("set", "savepoint")
-            ]
-        return (change for change in left if change.kind != "savepoint")
+            if change.kind == "savepoint":
+                savepoints.setdefault(change.name, []).append(len(left))
+            if change.kind in ("set", "savepoint"):
+                undoable.append(len(left))
+            left.append(change)
+        return (each for each in left if each is not None and each.kind != "savepoint")
 
     def texts(self) -> list[str]:
         """Return the texts that restore the state on a new connection."""

@@ -20,6 +20,8 @@ _VALUES: Final = re.compile(
     r"""("[^"]*")|('[^']*')|(?<![\w.$\u0080-\U0010ffff])[0-9]+(?:\.[0-9]+)?(?![\w.\u0080-\U0010ffff])"""
 )
 _MOST_KEPT: Final = 4_096
+_MOST_LETTERS_KEPT: Final = 8 << 20
+"""Of all texts in one cache: a log's author decides how long its texts are."""
 T = TypeVar("T")
 
 MOST_LETTERS: Final = 8 << 10
@@ -27,10 +29,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cached_if_short(kept: int) -> Callable[[F], F]:
-    """Return a decorator that keeps the results for `kept` texts of at most `MOST_LETTERS`."""
+    """Return a decorator that keeps the results for `kept` texts of at most `MOST_LETTERS`, and for fewer long ones."""
 
     def decorated(function: F) -> F:
-        cached = lru_cache(maxsize=kept)(function)
+        letters = 0
+
+        def found_out(text: str, **named: Any) -> Any:
+            nonlocal letters
+            letters += len(text)
+            if letters > _MOST_LETTERS_KEPT:
+                cached.cache_clear()
+                letters = len(text)
+            return function(text, **named)
+
+        cached = lru_cache(maxsize=kept)(found_out)
 
         @wraps(function)
         def call(text: str, **named: Any) -> Any:
@@ -72,6 +84,7 @@ class ByShape(Generic[T]):
 
     def __init__(self) -> None:
         self._kept: dict[str, T] = {}
+        self._letters = 0
 
     def get(self, text: str) -> T | None:
         shape = shape_of(text)
@@ -81,6 +94,8 @@ class ByShape(Generic[T]):
         shape = shape_of(text)
         if shape is None:
             return
-        if len(self._kept) >= _MOST_KEPT:
+        self._letters += len(text)
+        if len(self._kept) >= _MOST_KEPT or self._letters > _MOST_LETTERS_KEPT:
             self._kept.clear()
+            self._letters = len(text)
         self._kept[shape] = found
