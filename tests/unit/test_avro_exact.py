@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import time
+from decimal import Context, Decimal
 
 import pytest
 from hypothesis import given, settings
@@ -210,3 +212,23 @@ def test_schemas_with_unions_enums_integers_and_times_are_not_walked():
         }
     )
     assert not reader(schema).limits._can_exceed
+
+
+@given(st.integers(1, 2_500), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_a_long_decimal_is_its_number(size, random):
+    data = random.choice(
+        (random.randbytes(size), b"\x80" + b"\x00" * size, b"\x7f" + b"\xff" * size)
+    )
+    found = reader(decimal(0)).read(number(len(data)) + data)
+    assert found == Decimal(int.from_bytes(data, "big", signed=True))
+
+
+def test_a_long_decimal_takes_no_time_that_grows_with_its_square():
+    data = b"\x7f" + b"\xa5" * 19_999
+    began = time.process_time()
+    plain = Decimal(int.from_bytes(data, "big"))
+    between = time.process_time()
+    found = reader(decimal(2)).read(number(len(data)) + data)
+    assert time.process_time() - between < (between - began) / 3
+    assert found == plain.scaleb(-2, Context(prec=60_000))
