@@ -52,7 +52,7 @@ def test_a_folder_that_was_open_is_closed_and_none_is_opened(tmp_path: Path, pas
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     file = tmp_path / "file"
     private_files.touch(file)
-    with pytest.raises(OSError, match="exists"):
+    with pytest.raises(OSError, match="Not a directory"):
         private_files.folder(file)
 
 

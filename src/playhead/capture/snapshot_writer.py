@@ -1,5 +1,6 @@
 """Writes a snapshot: a folder with `raw.jsonl`, one pair per line, and the full files before it."""
 
+import fnmatch
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from typing import Final
 from playhead.errors import PlayheadError, Refused
 from playhead.host import private_files
 from playhead.host.faults import abort_point
-from playhead.host.folders import move, open_plain
+from playhead.host.folders import move, open_plain, opened_by_own_links
 
 CURRENT: Final = "raw.jsonl"
 _AT_ONCE_BYTES: Final = 1 << 20
@@ -51,7 +52,8 @@ def claim(folder: Path) -> None:
     try:
         if not folder.is_dir():
             private_files.folder(folder)
-        found = sorted(path.name for path in folder.glob("raw*.jsonl"))
+        with opened_by_own_links(folder) as handle:
+            found = sorted(fnmatch.filter(os.listdir(handle), "raw*.jsonl"))  # noqa: PTH208
     except OSError as exc:
         raise SnapshotNotWritten(folder, reason=exc.strerror or str(exc)) from exc
     if found:
@@ -124,7 +126,8 @@ class Snapshot:
         if self._file is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             if self._handle is None:
-                self._handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+                with opened_by_own_links(self._folder) as handle:
+                    self._handle = os.dup(handle)
             self._file = open_plain(CURRENT, flags, folder=self._handle)
             self._begun, self.files = self._now(), self.files + 1
         size = 0

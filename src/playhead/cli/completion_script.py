@@ -19,6 +19,7 @@ from click.shell_completion import (
 from playhead.cli.output import Output
 from playhead.errors import UsageError
 from playhead.host import shared_files
+from playhead.host.folders import open_by_own_links
 
 COMPLETES = "_PLAYHEAD_COMPLETE"
 """The environment variable with which a shell requests completions."""
@@ -65,9 +66,13 @@ def install() -> None:
     shared_files.write(file, _script(shell))
     for each in (file.parent, file):
         # Others may change what an earlier version, or a wide umask, has left; every new shell runs it.
-        mode = S_IMODE(each.stat().st_mode)
-        if mode & 0o022:
-            each.chmod(mode & ~0o022)
+        handle = open_by_own_links(each, os.O_RDONLY)
+        try:
+            mode = S_IMODE(os.fstat(handle).st_mode)
+            if mode & 0o022:
+                os.fchmod(handle, mode & ~0o022)
+        finally:
+            os.close(handle)
     if start_up is not None:
         _add_line(Path.home() / start_up, line)
     Output().text(f"completion for {shell} is installed in {file}; it works in every new terminal")

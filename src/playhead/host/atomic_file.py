@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
-from playhead.host.folders import move
+from playhead.host.folders import move, opened_by_own_links
 
 _OWNERS = 0o600
 
@@ -12,8 +12,13 @@ _OWNERS = 0o600
 def write_whole(file: Path, text: str, *, mode: int = _OWNERS, folder: int | None = None) -> None:
     """Replace the content of a file atomically; by default, only its owner can read it.
 
-    With a handle on a folder, the file is in that folder, wherever the path leads by now.
+    With a handle on a folder, the file is in that folder, wherever the path leads by now. Without one, a link
+    of another user on the way to it is an error.
     """
+    if folder is None:
+        with opened_by_own_links(file.parent, to_list=False) as handle:
+            write_whole(Path(file.name), text, mode=mode, folder=handle)
+        return
     aside = _written_aside(file, text, mode, folder)
     try:
         move(aside, file, folder, folder)

@@ -5,7 +5,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,6 +14,10 @@ _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # As many as Linux follows before it refuses a path.
 _MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_WAY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Make = Callable[[str, int], None]
+"""Creates the missing folder of this name in the folder of the handle; it may exist by then."""
 
 
 def exposed(folder: Path) -> str | None:
@@ -103,19 +107,19 @@ def _user(uid: int) -> str:
 
 
 @contextmanager
-def opened(root: Path | int, below: str = "", *, mode: int | None = None) -> Iterator[int]:
+def opened(root: Path | int | str, below: str = "", *, make: Make | None = None) -> Iterator[int]:
     """Return a handle on a folder below `root`, opened name by name: a link on the way is an error
     (ELOOP).
 
-    The root itself may be a link or a handle. With a mode, missing folders are created.
+    The root itself may be a link or a handle. Missing folders are created with `make`.
     """
     handle = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
     try:
         for name in filter(None, below.split("/")):
             if name == "..":
                 raise OSError(errno.ELOOP, "the path leads out of the folder", below)
-            if mode is not None:
-                _make(name, mode, handle)
+            if make is not None:
+                make(name, handle)
             inner = _open_folder(name, handle)
             os.close(handle)
             handle = inner
@@ -125,35 +129,35 @@ def opened(root: Path | int, below: str = "", *, mode: int | None = None) -> Ite
 
 
 @contextmanager
-def opened_by_own_links(path: Path, *, to_list: bool = True) -> Iterator[int]:
+def opened_by_own_links(
+    path: Path, *, to_list: bool = True, make: Make | None = None
+) -> Iterator[int]:
     """Return a handle on a folder to which no link of another user leads: such a link is an error (EACCES).
 
-    A handle that is not to list it needs no right to read the folder, only to enter it.
+    A handle that is not to list it needs no right to read the folder, only to enter it. Missing folders are
+    created with `make`.
 
     Each name is opened before it is judged, so a link that is exchanged meanwhile changes nothing. Without
     Linux's handles on links, the folder is opened as it is.
     """
     if not hasattr(os, "O_PATH"):
-        with opened(path) as handle:
+        with opened("/", "/".join(path.resolve().parts[1:]), make=make) as handle:
             yield handle
         return
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    here, names, links = os.open("/", flags), [*reversed(path.absolute().parts)], 0
+    here, names, links = os.open("/", _WAY), [*reversed(path.absolute().parts)], 0
     try:
         while names:
-            inner = os.open(names.pop(), flags, dir_fd=here)
+            inner = _on_the_way(names.pop(), here, make)
             if stat.S_ISLNK(os.fstat(inner).st_mode):
-                try:
-                    names += reversed(_pointed(inner, path).parts)
-                finally:
-                    os.close(inner)
-                if (links := links + 1) > _MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                names += reversed(_closed(inner, path).parts)
+                links = _counted(links, path)
             else:
                 os.close(here)
                 here = inner
-        kind = _FOLDER if to_list else flags | os.O_DIRECTORY
+        kind = _FOLDER if to_list else _WAY | os.O_DIRECTORY
         folder = os.open(".", kind, dir_fd=here)
+    except NotADirectoryError as exc:
+        raise NotADirectoryError(exc.errno, exc.strerror, str(path)) from exc
     finally:
         os.close(here)
     try:
@@ -162,18 +166,83 @@ def opened_by_own_links(path: Path, *, to_list: bool = True) -> Iterator[int]:
         os.close(folder)
 
 
-def _pointed(link: int, path: Path) -> Path:
-    """Return where an open link leads, if its owner is trusted."""
-    owner = os.fstat(link).st_uid
-    if owner not in _trusted():
-        raise OSError(errno.EACCES, f"a link of {_user(owner)} leads to it", str(path))
-    return Path(os.readlink("", dir_fd=link))
+def open_by_own_links(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Return a handle on a file to which no link of another user leads: such a link is an error (EACCES), and so
+    is a pipe of another user, who would read from it, or let us wait.
+    """
+    if not hasattr(os, "O_PATH"):
+        return os.open(path, flags, mode)
+    links = 0
+    while True:
+        with opened_by_own_links(path.parent, to_list=False) as folder:
+            try:
+                return _no_strangers_pipe(path.name, flags | os.O_NOFOLLOW, mode, folder)
+            except OSError as exc:
+                if exc.errno != errno.ELOOP:
+                    raise
+            link = os.open(path.name, _WAY, dir_fd=folder)
+            if os.fstat(link).st_dev == Path("/proc").stat().st_dev:
+                # As /dev/stdout is; it can lead to a pipe without a name.
+                os.close(link)
+                return os.open(path.name, flags, mode, dir_fd=folder)
+            path = path.parent / _closed(link, path)
+            links = _counted(links, path)
 
 
-def _make(name: str, mode: int, handle: int) -> None:
+def _no_strangers_pipe(name: str, flags: int, mode: int, folder: int) -> int:
+    with suppress(FileNotFoundError):
+        _expect_own_pipe(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+    handle = os.open(name, flags, mode, dir_fd=folder)
+    try:
+        _expect_own_pipe(name, os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _expect_own_pipe(name: str, found: os.stat_result) -> None:
+    if stat.S_ISFIFO(found.st_mode) and found.st_uid not in _trusted():
+        raise OSError(errno.EACCES, f"it is a pipe of {_user(found.st_uid)}", name)
+
+
+def _on_the_way(name: str, here: int, make: Make | None) -> int:
+    try:
+        return os.open(name, _WAY, dir_fd=here)
+    except FileNotFoundError:
+        if make is None:
+            raise
+    make(name, here)
+    return os.open(name, _WAY, dir_fd=here)
+
+
+def _closed(link: int, path: Path) -> Path:
+    """Return where an open link leads, if its owner is trusted; closes it."""
+    try:
+        owner = os.fstat(link).st_uid
+        if owner not in _trusted():
+            raise OSError(errno.EACCES, f"a link of {_user(owner)} leads to it", str(path))
+        return Path(os.readlink("", dir_fd=link))
+    finally:
+        os.close(link)
+
+
+def _counted(links: int, path: Path) -> int:
+    if links >= _MOST_LINKS:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return links + 1
+
+
+def make_durably(name: str, handle: int, *, mode: int) -> None:
+    """Create a folder if it does not exist, with a name as durable as what is written below it."""
     with suppress(FileExistsError):
         os.mkdir(name, mode, dir_fd=handle)
-        os.fsync(handle)  # The new name must be as durable as what is written below it.
+        # The handle itself may be one that cannot be synced.
+        above = os.open(".", _FOLDER, dir_fd=handle)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
 
 
 def _open_folder(name: str, handle: int) -> int:

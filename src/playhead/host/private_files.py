@@ -3,8 +3,13 @@
 import errno
 import os
 import stat
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from playhead.host import folders
+from playhead.host.folders import open_by_own_links, opened_by_own_links
 
 _OWNERS_FILE, _OWNERS_FOLDER = 0o600, 0o700
 # Servers of root's sandbox run as another user, who must enter Playhead's folders and read the
@@ -15,14 +20,15 @@ _PASSED_FOLDER, _PUBLIC_FILE = 0o711, 0o644
 def folder(path: Path, *, is_passed: bool = False) -> Path:
     """Create a folder and its parents, or close our existing one to other users.
 
-    A folder that root's servers pass through can be entered, but not listed.
+    A folder that root's servers pass through can be entered, but not listed. A link of another user on the
+    way is an error.
     """
-    for above in reversed(path.parents):
-        _make(above, is_passed=True)
-    mode = _make(path, is_passed=is_passed)
-    status = path.stat()
-    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & ~mode:
-        path.chmod(stat.S_IMODE(status.st_mode) & mode)
+    passed = _PASSED_FOLDER if os.geteuid() == 0 else _OWNERS_FOLDER
+    mode = passed if is_passed else _OWNERS_FOLDER
+    with opened_by_own_links(path.parent, to_list=False, make=partial(_make, mode=passed)):
+        pass
+    with opened_by_own_links(path, to_list=False, make=partial(_make, mode=mode)) as handle:
+        _narrow(handle, mode)
     return path
 
 
@@ -53,7 +59,7 @@ def public_file_mode() -> int:
 
 def _opener(name: str, flags: int) -> int:
     # Not emptied before it is known whose it is.
-    opened = os.open(name, flags & ~os.O_TRUNC, _OWNERS_FILE)
+    opened = open_by_own_links(Path(name), flags & ~os.O_TRUNC, _OWNERS_FILE)
     status = os.fstat(opened)
     # Leave a terminal or a pipe in the file's place as it is.
     if stat.S_ISREG(status.st_mode):
@@ -62,14 +68,31 @@ def _opener(name: str, flags: int) -> int:
             raise PermissionError(errno.EACCES, "the file belongs to another user", name)
         if status.st_uid == os.geteuid() and status.st_mode & 0o077:
             os.fchmod(opened, _OWNERS_FILE)
+            if flags & os.O_TRUNC:
+                os.close(opened)
+                return _replaced(Path(name), flags)
         if flags & os.O_TRUNC:
             os.ftruncate(opened, 0)
     return opened
 
 
-def _make(path: Path, *, is_passed: bool) -> int:
-    mode = _PASSED_FOLDER if is_passed and os.geteuid() == 0 else _OWNERS_FOLDER
-    if not path.is_dir():
-        path.mkdir(mode=_OWNERS_FOLDER, exist_ok=True)
-        path.chmod(mode)  # The umask may have narrowed the mode.
-    return mode
+def _replaced(file: Path, flags: int) -> int:
+    """Put a new file in its place: who has opened the old one would read what is written into it."""
+    with opened_by_own_links(file.parent, to_list=False) as folder:
+        os.unlink(file.name, dir_fd=folder)
+        return os.open(file.name, flags | os.O_EXCL, _OWNERS_FILE, dir_fd=folder)
+
+
+def _make(name: str, handle: int, *, mode: int) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(name, _OWNERS_FOLDER, dir_fd=handle)
+        # The umask may have narrowed the mode.
+        with folders.opened(handle, name) as made:
+            os.fchmod(made, mode)
+
+
+def _narrow(handle: int, mode: int) -> None:
+    status = os.fstat(handle)
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & ~mode:
+        with folders.opened(handle, ".") as listed:
+            os.fchmod(listed, stat.S_IMODE(status.st_mode) & mode)

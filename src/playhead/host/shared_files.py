@@ -1,17 +1,18 @@
 """Files and folders that others may read if the umask lets them, and may never change."""
 
-import os
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from playhead.host.folders import make_durably, open_by_own_links, opened_by_own_links
 
 _FILE, _FOLDER = 0o644, 0o755
 
 
 def folder(path: Path) -> Path:
-    """Create a folder and its missing parents."""
-    for each in (*reversed(path.parents), path):
-        each.mkdir(_FOLDER, exist_ok=True)
-    return path
+    """Create a folder and its missing parents; a link of another user on the way is an error."""
+    with opened_by_own_links(path, to_list=False, make=partial(make_durably, mode=_FOLDER)):
+        return path
 
 
 def opened(file: Path, mode: str) -> Any:
@@ -26,4 +27,4 @@ def write(file: Path, text: str) -> None:
 
 
 def _opener(name: str, flags: int) -> int:
-    return os.open(name, flags, _FILE)
+    return open_by_own_links(Path(name), flags, _FILE)

@@ -17,7 +17,7 @@ from playhead.host import file_lock, paths
 from playhead.host.atomic_file import write_whole
 from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
-from playhead.host.folders import move, opened
+from playhead.host.folders import make_durably, move, opened
 from playhead.proof import Proof
 from playhead.replay.api import Planned
 from playhead.replay.journal import DONE as PROVED
@@ -130,7 +130,8 @@ class Watch:
                 lock = _lock_file(os.fstat(self._handle))
                 with file_lock.held(lock, lambda by: WatchedAlready(self.folder, by=by)):
                     for place in (DONE, FAILED):
-                        with opened(self._handle, place, mode=_FOLDERS):
+                        make_durably(place, self._handle, mode=_FOLDERS)
+                        with opened(self._handle, place):
                             pass
                     self._until_stopped(once=once)
         except OSError as exc:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +15,14 @@ from playhead.files.errors import AccessDenied, LinkInside, NoRoom, StoreFailed,
 from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
 from playhead.host import file_lock
 from playhead.host.clock import wait_until
-from playhead.host.folders import move, open_plain, opened, refuse_link
+from playhead.host.folders import (
+    make_durably,
+    move,
+    open_plain,
+    opened,
+    opened_by_own_links,
+    refuse_link,
+)
 from playhead.target import InUse
 
 # A leading dot hides it from programs that read the folder as data.
@@ -28,6 +36,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILES, _FOLDERS, _LOCKS = 0o664, 0o775, 0o660
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_make = partial(make_durably, mode=_FOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ class LocalStore:
 
     def remove(self, path: str, /) -> None:
         folder, _, name = path.rpartition("/")
-        with self._if_there(folder), opened(self.root, folder) as handle:
+        with self._if_there(folder), self._own(folder) as handle:
             refuse_link(name, handle)
             os.unlink(name, dir_fd=handle)
             os.fsync(handle)
@@ -165,9 +174,15 @@ class LocalStore:
             yield opened_lock
 
     def _clear(self, folder: str) -> None:
-        with self._if_there(folder), opened(self.root, folder) as handle:
+        with self._if_there(folder), self._own(folder) as handle:
             for left in fnmatch.filter(os.listdir(handle), f".*{_ASIDE}"):  # noqa: PTH208
                 os.unlink(left, dir_fd=handle)
+
+    @contextmanager
+    def _own(self, folder: str) -> Iterator[int]:
+        """Open a folder in which to write; whoever may exchange the root must not choose the place."""
+        with opened_by_own_links(self.root) as top, opened(top, folder) as handle:
+            yield handle
 
     @contextmanager
     def _if_there(self, folder: str) -> Iterator[None]:
@@ -177,8 +192,10 @@ class LocalStore:
 
     @contextmanager
     def _made(self, folder: str) -> Iterator[int]:
-        _make_folders(self.root)
-        with opened(self.root, folder, mode=_FOLDERS) as handle:
+        with (
+            opened_by_own_links(self.root, make=_make) as top,
+            opened(top, folder, make=_make) as handle,
+        ):
             yield handle
 
     def _read(self, folder: str, name: str, handle: int, most: int) -> bytes | None:
@@ -236,22 +253,6 @@ def _write_durably(name: str, handle: int, pieces: Sequence[Piece]) -> None:
             file.write(piece)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _make_folders(folder: Path) -> None:
-    """Create a folder and its parents, each synced in the one above."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(_FOLDERS, exist_ok=True)
-        _sync_folder(each.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
