@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -402,6 +403,38 @@ def test_what_a_dead_process_had_got_wrong_does_no_harm(one_jar, repository):
     put(cached().with_name(f"one-1.0.jar.{dead_pid()}.part"), content("other")[:1000])
     assert jars.ensure("set")[0].read_bytes() == content(ONE)
     assert [wanted for _, wanted in repository.asked] == ["bytes=1000-", None]
+
+
+@pytest.mark.parametrize("pid", ["9" * 40, "²٣"])
+def test_a_part_of_no_process_is_left_alone(one_jar, repository, pid):
+    part = put(cached().with_name(f"one-1.0.jar.{pid}.part"), b"something")
+    assert jars.ensure("set")[0].read_bytes() == content(ONE)
+    assert part.read_bytes() == b"something"
+
+
+@pytest.mark.parametrize("what", ["the part", "the cache"])
+def test_a_cache_that_is_deleted_meanwhile_is_an_error_of_ours(
+    one_jar, repository, monkeypatch, what
+):
+    real = jars._sha256
+
+    def deleted(file: Path) -> str:
+        if what == "the part":
+            file.unlink()
+            return real(file)
+        found = real(file)
+        shutil.rmtree(file.parent)
+        return found
+
+    monkeypatch.setattr(jars, "_sha256", deleted)
+    with pytest.raises(NotFetched, match="No such file"):
+        jars.ensure("set")
+
+
+def test_a_folder_in_a_jars_place_is_an_error_of_ours(one_jar, repository):
+    cached().mkdir(parents=True)
+    with pytest.raises(NotFetched, match="Is a directory"):
+        jars.ensure("set")
 
 
 def test_what_a_living_process_is_writing_is_left_alone(one_jar, repository):

@@ -5,12 +5,14 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from glob import glob
 from pathlib import Path
 
 import pytest
 
+from playhead.host.threads import call_within
 from playhead.queries.log_file import LogFile, open_log
-from playhead.queries.log_folder import KeptLog, LogFolder
+from playhead.queries.log_folder import KeptLog, LogFolder, _matching
 from playhead.querylog.cutting import cutter_of, rows_of
 from playhead.querylog.located import LocatedRow
 from playhead.querylog.stderr_prefix import KNOWN_PREFIXES
@@ -397,3 +399,44 @@ def test_a_link_that_is_a_file_while_it_is_resolved_leads_nowhere(
     be_a_link()
     monkeypatch.setattr(Path, "resolve", resolved)
     assert open_log(log, KNOWN_PREFIXES, logs) is None
+
+
+def test_links_in_circles_do_not_keep_a_pattern_of_all_folders(tmp_path):
+    """Two links of the server's user to their own folder are 2 to the power of 40 paths."""
+    logs, outside = tmp_path / "logs", tmp_path / "outside"
+    for name in ("a", "a/b", "z"):
+        (logs / name).mkdir(parents=True)
+        shutil.copy(CSV[0], logs / name / "log.csv")
+    (outside / "deep").mkdir(parents=True)
+    for place in (outside, outside / "deep"):
+        shutil.copy(CSV[0], place / "log.csv")
+    for name, to in (("c", "."), ("d", "."), ("a/up", ".."), ("e", "a/b"), ("out", outside)):
+        (logs / name).symlink_to(to)
+    found = call_within(lambda: [*_matching(logs / "**" / "*.csv")], 20, name="looking")
+    assert {path.resolve() for path in found} == {
+        *(logs / name / "log.csv" for name in ("a", "a/b", "z")), outside / "log.csv",
+    }  # fmt: skip
+    assert len(found) == 4
+    everything = [path for path in _matching(logs / "**") if path.is_file()]
+    assert {path.resolve() for path in everything} == {path.resolve() for path in found}
+
+
+def test_a_pattern_of_all_folders_finds_what_the_shell_would(tmp_path):
+    for name in ("x.csv", "a/x.csv", "a/b/x.csv", "a/[b]/x.csv", ".hidden/x.csv", "a/y.log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    for pattern in (
+        "**/*.csv",
+        "a/**/x.csv",
+        "**/b/*.csv",
+        "**",
+        "a/**/**/*",
+        "a**/*.csv",
+        "none/**/*",
+    ):
+        wanted = {Path(each) for each in glob(str(tmp_path / pattern), recursive=True)}  # noqa: PTH207
+        found = [*_matching(tmp_path / pattern)]
+        assert {path for path in found if path.is_file()} == {
+            path for path in wanted if path.is_file()
+        }
+        assert len(found) == len(set(found))

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import ssl
 import threading
 import urllib.error
@@ -32,6 +33,7 @@ DEFAULT_REPOSITORY = "https://repo1.maven.org/maven2"
 # A block that takes longer has less than a kilobyte a second.
 _BLOCK, _BLOCK_WITHIN_S = 1 << 16, 60.0
 _TIMEOUT_S = 30
+_PID = re.compile(r"[0-9]{1,9}", re.ASCII)
 _TRIES = 3
 _one_at_a_time = threading.Lock()
 
@@ -188,9 +190,12 @@ def _fetch(jar: Jar, tally: _Tally) -> None:
             _download(jar, part, tally)
         part.chmod(private_files.public_file_mode())
         part.replace(target)
+    except OSError as exc:  # Such as a cache that is deleted now.
+        raise NotFetched(jar.coordinate, url=_url(jar), reason=str(exc)) from exc
     finally:
-        if part.exists() and part.stat().st_size == jar.size:
-            part.unlink()  # Complete, but not the locked bytes: nothing to continue with.
+        with contextlib.suppress(OSError):
+            if part.stat().st_size == jar.size:
+                part.unlink()  # Complete, but not the locked bytes: nothing to continue with.
 
 
 def _copied_from_maven(jar: Jar, part: Path) -> bool:
@@ -213,7 +218,7 @@ def _adopt_abandoned_part(target: Path, part: Path) -> None:
     """Continue with the part of this file that a dead process had fetched."""
     for other in target.parent.glob(f"{target.name}.*.part"):
         pid = other.name.split(".")[-2]
-        if other != part and pid.isdigit() and not _is_running(int(pid)):
+        if other != part and _PID.fullmatch(pid) and not _is_running(int(pid)):
             with contextlib.suppress(OSError):  # Another process may have taken it first.
                 other.replace(part)
             return

@@ -1,9 +1,9 @@
 """Follows the logs that match a pattern, in order, while files are created, grow, and are renamed or truncated."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from io import FileIO
 from itertools import takewhile
 from operator import attrgetter
@@ -18,6 +18,7 @@ _MOST_OPEN: Final = 64
 """Number of files that are kept open, so that their rest can be read after a rename or deletion."""
 _BEGINNING: Final = 1 << 16
 _JUST_NOW_S: Final = 2.0
+_ANY_FOLDERS: Final = "**"
 
 
 class KeptLog(NamedTuple):
@@ -60,8 +61,7 @@ class LogFolder:
     def look(self) -> None:
         """Scan for new and changed files."""
         new = []
-        # Path.glob does not accept an absolute pattern.
-        for path in map(Path, glob(self.pattern, recursive=True)):  # noqa: PTH207
+        for path in _matching(Path(self.pattern)):
             log = self._opened(path)
             if log is None:
                 continue
@@ -207,6 +207,37 @@ class LogFolder:
     def close(self) -> None:
         for log in self.logs:
             log.close()
+
+
+def _matching(pattern: Path) -> Iterator[Path]:
+    """Yield the paths that match; `**` means any number of folders."""
+    parts = pattern.parts
+    if _ANY_FOLDERS not in parts:
+        # Path.glob does not accept an absolute pattern.
+        yield from map(Path, glob(str(pattern)))  # noqa: PTH207
+        return
+    at = parts.index(_ANY_FOLDERS)
+    found: dict[Path, None] = {}
+    for top in glob(str(Path(*parts[:at]))):  # noqa: PTH207
+        for folder in _folders(top):
+            found |= dict.fromkeys(_matching(Path(escape(folder), *parts[at + 1 :] or ("*",))))
+    yield from found
+
+
+def _folders(top: str) -> Iterator[str]:
+    """Yield a folder and those below it, each once: links of the server's user could lead in circles.
+
+    Below a link that leads out there is no log to be read, and perhaps all files of the machine.
+    """
+    inside, seen = Path(top).resolve(), set[Path]()
+    for folder, names, _ in os.walk(top, followlinks=True):
+        real = Path(folder).resolve()
+        names[:] = [name for name in names if not name.startswith(".")]
+        if real not in seen:
+            yield folder
+        if real in seen or not real.is_relative_to(inside):
+            names.clear()
+        seen.add(real)
 
 
 def _take(known: LogFile, log: LogFile) -> None:

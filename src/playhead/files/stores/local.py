@@ -180,7 +180,7 @@ class LocalStore:
 
     @contextmanager
     def _own(self, folder: str) -> Iterator[int]:
-        """Open a folder in which to write; whoever may exchange the root must not choose the place."""
+        """Open a folder in which to write: another user's link in the root's place must not choose it."""
         with opened_by_own_links(self.root) as top, opened(top, folder) as handle:
             yield handle
 
