@@ -234,14 +234,50 @@ def test_only_names_that_every_shell_takes_as_one_word_are_completed(monkeypatch
     assert completion.group_names("zz") == []
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash completes for itself")
+SHELLS = {
+    "bash": ("bash", "--norc", "-c"),
+    "zsh": ("zsh", "-f", "-c"),
+    "fish": ("fish", "--no-config", "-c"),
+}
+
+
+@pytest.fixture(params=SHELLS)
+def echoed(request, place):
+    """What a shell makes of words, when somebody presses Enter."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"needs {request.param}")
+
+    def echoed(*words: str) -> str:
+        line = f"echo {' '.join(words)}"
+        environment = os.environ | {"HOME": str(place)}
+        command = [*SHELLS[request.param], line]
+        done = subprocess.run(
+            command, cwd=place, check=True, capture_output=True, env=environment, timeout=60
+        )
+        return done.stdout.decode().rstrip("\n")
+
+    return echoed
+
+
 @pytest.mark.parametrize("name", EVIL)
-def test_a_group_whose_name_is_a_command_is_not_run_by_bash(place, monkeypatch, name):
-    """What bash puts on the line, and runs when somebody presses Enter."""
+def test_a_group_whose_name_is_a_command_is_run_by_no_shell(place, monkeypatch, echoed, name):
     monkeypatch.setattr(completion, "_kept", lambda _what, _ask: [name])
-    line = f"echo {' '.join(completion.group_names(''))}"
-    subprocess.run(["bash", "--norc", "-c", line], cwd=place, check=True, capture_output=True)
+    echoed(*completion.group_names(""))
     assert not (place / "owned").exists()
+
+
+def test_every_sign_of_a_completed_name_is_only_itself_in_every_shell(place, monkeypatch, echoed):
+    (place / "zzfile").touch()
+    signs = [chr(code) for code in range(1, 127)]
+    names = [
+        f"{before}{sign}{after}"
+        for sign in signs
+        for before, after in (("zz", "a"), ("zz", ""), ("", "zz"), ("z=", "z"), ("z:", "z"))
+    ]
+    monkeypatch.setattr(completion, "_kept", lambda _what, _ask: names)
+    taken = completion.group_names("")
+    assert len(taken) > len(signs)
+    assert echoed(*taken) == " ".join(taken)
 
 
 # --- a whole line, as bash completes it
