@@ -259,7 +259,7 @@ def test_a_journal_is_not_moved_away_because_the_disk_is_full(journal, monkeypat
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(JournalDamaged, match="File exists"):
+    with pytest.raises(JournalDamaged, match="Not a directory"):
         Journal(tmp_path / "file").runs()
 
 
