@@ -18,6 +18,12 @@ from playhead.tables.column_names import fold
 
 # What Arrow reads as a number, but JSON does not allow.
 _NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
+# A number with more decimals than 38: Arrow looks for a power of ten beyond the end of its list of them, and
+# the process is killed, or another number is written. Decimals may also be in a text, with escapes.
+_FAR_DECIMALS = re.compile(
+    rb"""[:\[,"\s][-+]?[0-9]*(?:\.[0-9]*)?[eE]-0*[1-9][0-9]+["\s,}\]]"""
+    rb"""|\.[0-9]{29}|\\u00(?:3[0-9]|[46]5|2[bdeBDE])"""
+)
 _SMALLEST_BLOCK = 1 << 20
 
 
@@ -81,6 +87,20 @@ class ArrowRows:
     """Rows with a time that its column rounds."""
     is_complete: bool
     """Whether it is certain that no value has a field beside the columns."""
+
+
+def without_far_decimals(
+    live: Sequence[int], readable: Sequence[Any], documents: Documents
+) -> tuple[Sequence[int], list[int]]:
+    """Return the records that Arrow may read, and those with decimals that may be far beyond a column's."""
+    routes = (field.route for field in documents.fields if field.route and field.is_read)
+    if not any(pa.types.is_decimal(route.read) for route in routes):
+        return live, []
+    if not _FAR_DECIMALS.search(b"\n".join(readable[i] for i in live) + b"\n"):
+        return live, []
+    far = [i for i in live if _FAR_DECIMALS.search(readable[i] + b"\n")]
+    unread = set(far)
+    return [i for i in live if i not in unread], far
 
 
 def read(

@@ -213,7 +213,7 @@ class Decoder:
 
     def _objects(self, live: Index, records: Records, refusals: Refusals) -> _Values:
         values = _Values()
-        loose: list[int] = []
+        live, loose = arrow_json.without_far_decimals(live, records.readable, self._documents)
         self._read(live, records, values, loose)
         for i in sorted(loose):
             try:

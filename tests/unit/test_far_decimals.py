@@ -1,0 +1,65 @@
+"""Decimals far beyond a column's neither end the process nor become other numbers: Arrow never sees them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from playhead.account import Account, ErrorRule
+from playhead.postgres.rows.altered_values import ROUNDED
+from playhead.postgres.rows.column_layout import Field, Layout
+from playhead.postgres.rows.column_types import route_of
+from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
+from playhead.postgres.session import TableName
+from playhead.postgres.table import Column, Table
+from playhead.record import Record, Slice, TimestampType
+from playhead.records import Records
+
+FAR = [
+    b"1e-41",
+    b"1e-999",
+    b"0e-999",
+    b"-1.5E-0099999999",
+    b'"1e-99999999"',
+    b'"1\\u0065-99999999"',
+    b'"1e\\u002d99999999"',
+    b"0." + b"0" * 60 + b"1",
+    b" 1e-99999999 ",
+]
+
+
+def decoded(*values: bytes) -> Decoded:
+    modifier = (10 << 16) + 2 + 4
+    shown = ("x", "numeric(10,2)", "numeric", "b", "", modifier, False, "", "", "numeric", None)
+    column = Column(*shown, base_modifier=modifier)
+    table = Table(TableName("s", "t"), 1, "r", "p", *[False] * 5, (column,), ())
+    decoder = Decoder(Layout(table, (), (Field(column, route_of(column)),)), "json")
+    records = Records.of(
+        [
+            Record("cars", 0, n, 0, TimestampType.CREATE_TIME, None, b'{"x":' + value + b"}", ())
+            for n, value in enumerate(values)
+        ]
+    )
+    account = Account(Slice("cars", 0, 0, len(values)), ErrorRule("skip"))
+    return decoder.decode(records, Refusals(records, account), nulls_are_rows=False)
+
+
+def test_the_server_decides_about_numbers_with_far_decimals() -> None:
+    # In a process of its own, because the one that reads them may be killed.
+    program = "from tests.unit.test_far_decimals import FAR, told; [told(each) for each in FAR]"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def told(far: bytes) -> None:
+    found = decoded(b"1.25", far, b"2.50")
+    assert found.ready.column("x").cast("string").to_pylist() == ["1.25", "2.50"]
+    assert len(found.loose) == 1
+    is_nothing = far.startswith(b"0e")
+    assert dict(found.altered) == ({} if is_nothing else {ROUNDED: frozenset({1})})
+
+
+@pytest.mark.parametrize("near", [b"1.5e-1", b"150e-02", b"0.5000000000000000000000000000"])
+def test_other_numbers_are_read_all_at_once(near: bytes) -> None:
+    found = decoded(b"1.25", near)
+    assert found.loose is None
+    assert len(found.ready) == 2
