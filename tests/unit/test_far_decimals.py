@@ -63,3 +63,11 @@ def test_other_numbers_are_read_all_at_once(near: bytes) -> None:
     found = decoded(b"1.25", near)
     assert found.loose is None
     assert len(found.ready) == 2
+
+
+def test_only_the_values_with_far_decimals_are_read_one_by_one() -> None:
+    like_one = b'7.5, "id": "0ef1-6f1e-012345678912"'
+    values = [b"1.25", b"1e-41", like_one, b"2.50", b" 1E-42", b"3.5", b"1e-43"]
+    found = decoded(*values)
+    assert found.ready.column("x").cast("string").to_pylist() == ["1.25", "7.50", "2.50", "3.50"]
+    assert dict(found.altered) == {ROUNDED: frozenset({1, 4, 6})}

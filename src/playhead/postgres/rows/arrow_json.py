@@ -1,9 +1,11 @@
 """Decodes many JSON values at once with Arrow's reader, where it gives the same result as the Python one."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +23,12 @@ _NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
 # A number with more decimals than 38: Arrow looks for a power of ten beyond the end of its list of them, and
 # the process is killed, or another number is written. Decimals may also be in a text, with escapes.
 _FAR_DECIMALS = re.compile(
-    rb"""[:\[,"\s][-+]?[0-9]*(?:\.[0-9]*)?[eE]-0*[1-9][0-9]+["\s,}\]]"""
-    rb"""|\.[0-9]{29}|\\u00(?:3[0-9]|[46]5|2[bdeBDE])"""
+    rb"""[:\[,"\s][-+]?[0-9]*(?:\.[0-9]*)?e-0*[1-9][0-9]+["\s,}\]]"""
+    rb"""|\.[0-9]{29}|\\u00(?:3[0-9]|[46]5|2[bde])"""
+)
+# Each begins with letters, so that a search for it is ten times as quick as for all of them.
+_SIGNS_OF_FAR = tuple(
+    map(re.compile, (rb"""e-[0-9]{2,}["\s,}\]]""", rb"\.[0-9]{29}", rb"\\u00[2346]"))
 )
 _SMALLEST_BLOCK = 1 << 20
 
@@ -96,11 +102,22 @@ def without_far_decimals(
     routes = (field.route for field in documents.fields if field.route and field.is_read)
     if not any(pa.types.is_decimal(route.read) for route in routes):
         return live, []
-    if not _FAR_DECIMALS.search(b"\n".join(readable[i] for i in live) + b"\n"):
+    suspects = [live[n] for n in _suspects([readable[i] for i in live])]
+    far = [i for i in suspects if _FAR_DECIMALS.search(readable[i].lower() + b"\n")]
+    if not far:
         return live, []
-    far = [i for i in live if _FAR_DECIMALS.search(readable[i] + b"\n")]
     unread = set(far)
     return [i for i in live if i not in unread], far
+
+
+def _suspects(values: Sequence[bytes]) -> list[int]:
+    """Return the places of the values with a sign of far decimals, by one search through all of them."""
+    whole = b"\n".join(values).lower() + b"\n"
+    hits = [hit.start() for sign in _SIGNS_OF_FAR for hit in sign.finditer(whole)]
+    if not hits:
+        return []
+    ends = list(accumulate(len(value) + 1 for value in values))
+    return sorted({bisect_right(ends, hit) for hit in hits})
 
 
 def read(
