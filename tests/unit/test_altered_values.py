@@ -28,6 +28,9 @@ def altered(base: str, text: str) -> Iterator[str]:
         "1-" + "a" * _MANY + "!",
         "P" + "a" * _MANY,
         "P" + "1" * _MANY,
+        "P" + "1.5Y" * _MANY,
+        "P" + "1:1" * _MANY,
+        "P" + "1.0" + "a" * _MANY,
     ],
 )
 def test_no_text_keeps_a_task_busy(text: str) -> None:
@@ -56,3 +59,52 @@ def test_an_array_that_is_a_text_is_rounded_as_any(text: str) -> None:
     )  # fmt: skip
     for held, said in ((text, [ROUNDED]), (text.replace("239", "23"), [])):
         assert [*alterations({"at": held}, [Field(column, None)], {"at": "at"})] == said
+
+
+@pytest.mark.parametrize(
+    ("base", "text"),
+    [
+        ("interval", "0.1 years"),
+        ("interval", "P1.23Y"),
+        ("interval", "P1.01-2"),
+        ("interval", "0.123 decade"),
+        ("interval", "1.1234567 secs 1 day"),
+        ("interval", "00:00:01.1234567 1 day"),
+        ("interval", "0.00000000001 hours"),
+        ("interval", "PT1e-7S"),
+        ("interval", "1.00000000001 12:00:00"),
+        ("timestamp", "20210804 093000.1234567"),
+        ("timestamp", "2021-08-04 0930.1234567"),
+        ("timestamptz", "J2459431.123456789012"),
+        ("time", "093000.1234567"),
+        ("time", "0930.1234567"),
+        ("tsrange", "[20210804 093000.1234567,)"),
+    ],
+)
+def test_decimals_anywhere_in_a_time_are_counted(base: str, text: str) -> None:
+    assert [*altered(base, text)] == [ROUNDED]
+
+
+@pytest.mark.parametrize(
+    ("base", "text"),
+    [
+        ("interval", "1.5 weeks"),
+        ("interval", "0.5 y"),
+        ("interval", "P1.5M"),
+        ("interval", "1.23456789 months"),
+        ("interval", "1.5 2:00:00"),
+        ("interval", "@ 1.5 mins 3.25 secs ago"),
+        ("interval", "PT1.500000000S"),
+        ("timestamp", "J2459431.5"),
+        ("timestamp", "2021.216"),
+        ("time", "093000.123456Z"),
+        ("time", "040506 PM"),
+    ],
+)
+def test_decimals_that_are_kept_are_not_counted(base: str, text: str) -> None:
+    assert [*altered(base, text)] == []
+
+
+@pytest.mark.parametrize("text", ["040506+0530", "0405 IST", "040506.5-08"])
+def test_a_zone_behind_a_time_without_colons_is_counted(text: str) -> None:
+    assert [*altered("time", text)] == [CUT]

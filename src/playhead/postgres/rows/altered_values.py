@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import where_true
 from playhead.postgres.rows.text_format import Repeated, decimals_of_epoch
@@ -23,12 +24,15 @@ ROUNDED, REPEATED, CUT = "with_rounded_values", "with_repeated_fields", "with_cu
 _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 # The server's unit is microseconds; Arrow never passes it a time with more digits.
 _MOST_DIGITS = 6
-_FRACTION = re.compile(r"(?:[:,]\d\d|T\d{6})[.,](\d+)")
+_FRACTION = re.compile(r"(?:[:,]\d\d|(?<![J\d])\d{6}|[T\s]\d{4})[.,](\d+)")
+_PART_OF_JULIAN = re.compile(r"J(?:ULIAN)?\s*\d+\.(\d+)", re.IGNORECASE)
+# A time of day without colons, and what follows it.
+_COMPACT = re.compile(r"\s*\d{4}(?:\d\d)?(?:\.\d*)?\s*(?P<zone>[a-z+-].*?)?\s*$", re.IGNORECASE)
 # A time of day, and what follows it: a zone, or half of the day. Without colons, it is one only after a
 # whole date.
 _CLOCK = re.compile(
     r"(?:^|[T\s])(?P<time>\d\d?:[\d:.]*)\s*(?P<zone>.*?)\s*$"
-    r"|(?:T|(?:\d{8}|\d+[-/.]\w+[-/.]\d+|[a-z]{3,}\.?\s\d\d?,?\s\d{4})\s+)"
+    r"|(?:T|(?:\d{7,8}|\d{4}\.\d{3}|\d+[-/.]\w+[-/.]\d+|[a-z]{3,}\.?\s\d\d?,?\s\d{4})\s+)"
     r"(?P<short_time>\d{4,6}(?:\.\d*)?)\s*(?P<short_zone>.*?)\s*$",
     re.IGNORECASE,
 )
@@ -48,12 +52,6 @@ _BOUNDS = {
     for kind in ("range", "multirange")
 }
 _BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
-# The seconds of an interval, at its end: hours may have more decimals and still be whole microseconds.
-_SECONDS = re.compile(
-    r"[.,](\d+)\s*(?:s|secs?|seconds?|(?P<milli>ms|msecs?|mseconds?|milliseconds?)"
-    r"|(?P<micro>us|usecs?|useconds?|microseconds?))?\s*(?:ago\s*)?$",
-    re.IGNORECASE,
-)
 # Not the seconds and the zone of `12:00:00.5-08:00`.
 _DATE = re.compile(
     r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*(?:JULIAN|J)\s*\d",
@@ -147,12 +145,14 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
     if kind.startswith("date"):
         return False
     if kind == "interval":  # What one with a modifier rounds, the server is asked.
-        modifier = -1
+        return isinstance(held, str) and interval_decimals.is_rounded(held)
     most = _digits(modifier)
     if isinstance(held, str):
-        found = (_SECONDS if kind == "interval" else _FRACTION).search(held)
-        if found is not None and kind == "interval":
-            most -= 6 if found["micro"] else 3 if found["milli"] else 0
+        julian = _PART_OF_JULIAN.search(held)
+        if julian is not None:
+            return not interval_decimals.is_whole(julian[1], 86_400 * 10**most)
+        # A time of day may begin with its hour and minute, where a timestamp has its year.
+        found = _FRACTION.search(f" {held}" if kind in ("time", "timetz") else held)
         return found is not None and any(digit != "0" for digit in found[1][most:])
     return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
 
@@ -175,6 +175,9 @@ def _date_is_cut(text: str) -> bool:
 
 def _zone_is_cut(text: str) -> bool:
     """Return whether `time` ignores something in a text: the zone or the date."""
+    compact = _COMPACT.match(text)
+    if compact is not None:
+        return not _UTC.fullmatch(_HALF_OF_DAY.sub("", compact["zone"] or ""))
     return _date_is_cut(text) or _zone_is_ignored(text)
 
 

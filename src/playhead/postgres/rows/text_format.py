@@ -44,6 +44,9 @@ _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _DEEPEST = 500
 # Of types whose longer values the server cuts; `char` is the type that SQL writes "char".
 _MOST_BYTES = {"name": LONGEST_NAME, "char": 1}
+# Of types that wrap around at a number that is larger, or below 0.
+_HIGHEST = {"oid": 2**32 - 1, "xid": 2**32 - 1, "cid": 2**32 - 1, "xid8": 2**64 - 1}
+_ELEMENTS_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', re.DOTALL)
 # A byte of the type "char", as the server writes it.
 _OCTAL = re.compile(r"\\[0-3][0-7]{2}")
 # The server's maximum.
@@ -95,13 +98,18 @@ def checked_for(column: Column, text: str, where: str) -> str:
         reason = f"{where}: {word!r} means the time of writing, which is not the record's"
         raise Bad("moving", reason)
     _refuse_other_value(column.base, text, where)
+    _refuse_other_elements(column.element, text, where)
     return checked(text, where)
 
 
 def _refuse_other_value(base: str, text: str, where: str) -> None:
     """Refuse a text that the server would cut, or take for another number, and not report it."""
-    if base == "oid" and text.strip().startswith("-"):
-        raise Bad("out_of_reach", f"{where}: an oid is not negative")
+    if (highest := _HIGHEST.get(base)) is not None:
+        number = text.strip()
+        if base == "oid" and not number.startswith("-"):
+            return  # It reports the others itself.
+        if not (number.isdecimal() and len(number) <= 20 and int(number) <= highest):
+            raise Bad("out_of_reach", f"{where}: no number of type {base}: 0 to {highest}")
     most = _MOST_BYTES.get(base)
     if most is None or len(text.encode("utf-8", "replace")) <= most:
         return
@@ -109,6 +117,18 @@ def _refuse_other_value(base: str, text: str, where: str) -> None:
         raise Bad("too_long", f"{where}: a name has at most {LONGEST_NAME} bytes")
     if not _OCTAL.fullmatch(text):
         raise Bad("too_long", f'{where}: a "char" has one byte')
+
+
+def _refuse_other_elements(element: str, text: str, where: str) -> None:
+    """Refuse the same in an array that is written as PostgreSQL's text."""
+    if element not in _HIGHEST and element not in _MOST_BYTES:
+        return
+    if not text.lstrip().startswith(("{", "[")):
+        return
+    for quoted, plain in _ELEMENTS_OF_TEXT.findall(text.partition("{")[2]):
+        held = quoted or plain.strip()
+        if held and held.upper() != "NULL":
+            _refuse_other_value(element, held.replace("\\", ""), where)
 
 
 def checked(text: str, where: str) -> str:

@@ -1,0 +1,46 @@
+"""Numbers and names that the server would take for others, without a word, are refused."""
+
+import pytest
+
+from playhead.postgres.rows.text_format import Bad, text_for
+from playhead.postgres.table import Column
+
+
+def text(base: str, element: str, held: object) -> str:
+    return text_for(Column("x", base, base, "b", element, -1, False, "", "", base, None), held)
+
+
+@pytest.mark.parametrize(
+    ("base", "element", "held"),
+    [
+        ("xid", "", -1),
+        ("xid", "", 2**32),
+        ("cid", "", "99999999999"),
+        ("xid8", "", 2**64),
+        ("xid8", "", "-1"),
+        ("oid", "", " -1"),
+        ("_oid", "oid", "{1,-1}"),
+        ("_oid", "oid", '[0:0]={"-1"}'),
+        ("_xid", "xid", [5, -5]),
+        ("_name", "name", "{" + "a" * 64 + "}"),
+        ("_name", "name", '{"' + "a," * 33 + '"}'),
+        ("_char", "char", "{ab}"),
+    ],
+)
+def test_what_the_server_would_change_is_refused(base: str, element: str, held: object) -> None:
+    with pytest.raises(Bad):
+        text(base, element, held)
+
+
+@pytest.mark.parametrize(
+    ("base", "element", "held"),
+    [
+        ("xid", "", 2**32 - 1),
+        ("xid8", "", str(2**64 - 1)),
+        ("_oid", "oid", "{1,NULL,2}"),
+        ("_name", "name", '{"' + "a" * 63 + '",b}'),
+        ("_text", "text", "{" + "a" * 64 + "}"),
+    ],
+)
+def test_what_the_server_keeps_is_written(base: str, element: str, held: object) -> None:
+    assert text(base, element, held) == str(held)
