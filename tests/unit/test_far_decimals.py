@@ -32,7 +32,8 @@ def decoded(*values: bytes) -> Decoded:
     modifier = (10 << 16) + 2 + 4
     shown = ("x", "numeric(10,2)", "numeric", "b", "", modifier, False, "", "", "numeric", None)
     column = Column(*shown, base_modifier=modifier)
-    table = Table(TableName("s", "t"), 1, "r", "p", *[False] * 5, (column,), ())
+    are_none = (False, False, False, False, False)
+    table = Table(TableName("s", "t"), 1, "r", "p", *are_none, (column,), ())
     decoder = Decoder(Layout(table, (), (Field(column, route_of(column)),)), "json")
     records = Records.of(
         [
