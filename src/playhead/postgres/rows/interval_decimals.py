@@ -34,7 +34,7 @@ _MOST_DECIMALS = 16
 
 
 def is_whole(decimals: str, units: int) -> bool:
-    """Return whether so many decimals of something are a whole number of the units in it."""
+    """Return whether these decimals of a number are a whole count of the smaller units in it."""
     kept = decimals.rstrip("0")
     return len(kept) <= _MOST_DECIMALS and int(kept or "0") * units % 10 ** len(kept) == 0
 
