@@ -11,7 +11,8 @@ from typing import Final
 from playhead.errors import PlayheadError, Refused
 from playhead.host import private_files
 from playhead.host.faults import abort_point
-from playhead.host.folders import move, open_plain, opened_by_own_links
+from playhead.host.folders import move, open_plain
+from playhead.host.own_links import opened_by_own_links
 
 CURRENT: Final = "raw.jsonl"
 _AT_ONCE_BYTES: Final = 1 << 20

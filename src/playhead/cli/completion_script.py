@@ -19,7 +19,7 @@ from click.shell_completion import (
 from playhead.cli.output import Output
 from playhead.errors import UsageError
 from playhead.host import shared_files
-from playhead.host.folders import open_by_own_links
+from playhead.host.own_links import open_by_own_links
 
 COMPLETES = "_PLAYHEAD_COMPLETE"
 """The environment variable with which a shell requests completions."""

@@ -1,10 +1,13 @@
 """Writes files so that a reader or a crash never sees a partial file."""
 
 import os
+import stat
 from pathlib import Path
 from uuid import uuid4
 
-from playhead.host.folders import move, opened_by_own_links
+from playhead.host import private_files
+from playhead.host.folders import is_of_system, move
+from playhead.host.own_links import opened_by_own_links
 
 _OWNERS = 0o600
 
@@ -13,11 +16,15 @@ def write_whole(file: Path, text: str, *, mode: int = _OWNERS, folder: int | Non
     """Replace the content of a file atomically; by default, only its owner can read it.
 
     With a handle on a folder, the file is in that folder, wherever the path leads by now. Without one, a link
-    of another user on the way to it is an error.
+    of another user on the way to it is an error, and a device or a pipe in its place, such as /dev/stdout, stays
+    and is written to.
     """
     if folder is None:
         with opened_by_own_links(file.parent, to_list=False) as handle:
-            write_whole(Path(file.name), text, mode=mode, folder=handle)
+            if _is_replaceable(file.name, handle):
+                write_whole(Path(file.name), text, mode=mode, folder=handle)
+                return
+        private_files.write(file, text)
         return
     aside = _written_aside(file, text, mode, folder)
     try:
@@ -25,6 +32,22 @@ def write_whole(file: Path, text: str, *, mode: int = _OWNERS, folder: int | Non
     except BaseException:
         os.unlink(aside, dir_fd=folder)
         raise
+
+
+def _is_replaceable(name: str, folder: int) -> bool:
+    """Return whether it is missing, or a file or a link that is no name of a device, a pipe, or our output."""
+    if not name:
+        return False
+    try:
+        found, itself = (
+            os.stat(name, dir_fd=folder, follow_symlinks=follows) for follows in (True, False)
+        )
+        is_link = stat.S_ISLNK(itself.st_mode)
+        leads = Path(os.readlink(name, dir_fd=folder) if is_link else "")
+        is_output = is_link and (is_of_system(itself) or leads.is_relative_to("/proc"))
+    except OSError:
+        return True
+    return stat.S_ISREG(found.st_mode) and not is_output
 
 
 def write_new(file: Path, text: str) -> None:

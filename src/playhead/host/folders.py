@@ -12,9 +12,8 @@ from pathlib import Path
 # Do not block on a pipe in a file's place.
 _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # As many as Linux follows before it refuses a path.
-_MOST_LINKS = 40
+MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_WAY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Make = Callable[[str, int], None]
 """Creates the missing folder of this name in the folder of the handle; it may exist by then."""
@@ -42,14 +41,14 @@ def of_another(path: Path) -> str | None:
             with suppress(OSError):  # what cannot be looked at cannot be used either
                 owner = each.lstat().st_uid
                 if owner not in _trusted():
-                    return f"{each}: it belongs to {_user(owner)}"
+                    return f"{each}: it belongs to {user_name(owner)}"
     return None
 
 
 def _ways(path: Path) -> Iterator[Path]:
     """Yield the path with its first link read, then that path likewise, until it is one without links."""
     way = path.absolute()
-    for _ in range(_MOST_LINKS):
+    for _ in range(MOST_LINKS):
         yield way
         for each in (*reversed(way.parents), way):
             try:
@@ -77,12 +76,25 @@ def _exposure(path: Path, *, is_last: bool) -> str | None:
 def why_not_ours(found: os.stat_result) -> str | None:
     """Return who else, besides the user and root, may write this file or folder; None if no one may."""
     if found.st_uid not in _trusted():
-        return f"it belongs to {_user(found.st_uid)}"
+        return f"it belongs to {user_name(found.st_uid)}"
     if found.st_mode & stat.S_IWOTH:
         return "everyone can write it"
     if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid):
         return "its group can write it"
     return None
+
+
+def is_of_system(found: os.stat_result) -> bool:
+    """Return whether it is in /proc, as what /dev/stdout leads to: a name of an open file."""
+    try:
+        return found.st_dev == Path("/proc").stat().st_dev
+    except OSError:  # as in some containers
+        return False
+
+
+def is_trusted(found: os.stat_result) -> bool:
+    """Return whether it belongs to the user or to root."""
+    return found.st_uid in _trusted()
 
 
 def _trusted() -> tuple[int, ...]:
@@ -99,7 +111,7 @@ def _is_private(gid: int) -> bool:
     return group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -126,111 +138,6 @@ def opened(root: Path | int | str, below: str = "", *, make: Make | None = None)
         yield handle
     finally:
         os.close(handle)
-
-
-@contextmanager
-def opened_by_own_links(
-    path: Path, *, to_list: bool = True, make: Make | None = None
-) -> Iterator[int]:
-    """Return a handle on a folder to which no link of another user leads: such a link is an error (EACCES).
-
-    A handle that is not to list it needs no right to read the folder, only to enter it. Missing folders are
-    created with `make`.
-
-    Each name is opened before it is judged, so a link that is exchanged meanwhile changes nothing. Without
-    Linux's handles on links, the folder is opened as it is.
-    """
-    if not hasattr(os, "O_PATH"):
-        with opened("/", "/".join(path.resolve().parts[1:]), make=make) as handle:
-            yield handle
-        return
-    here, names, links = os.open("/", _WAY), [*reversed(path.absolute().parts)], 0
-    try:
-        while names:
-            inner = _on_the_way(names.pop(), here, make)
-            if stat.S_ISLNK(os.fstat(inner).st_mode):
-                names += reversed(_closed(inner, path).parts)
-                links = _counted(links, path)
-            else:
-                os.close(here)
-                here = inner
-        kind = _FOLDER if to_list else _WAY | os.O_DIRECTORY
-        folder = os.open(".", kind, dir_fd=here)
-    except NotADirectoryError as exc:
-        raise NotADirectoryError(exc.errno, exc.strerror, str(path)) from exc
-    finally:
-        os.close(here)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def open_by_own_links(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Return a handle on a file to which no link of another user leads: such a link is an error (EACCES), and so
-    is a pipe of another user, who would read from it, or let us wait.
-    """
-    if not hasattr(os, "O_PATH"):
-        return os.open(path, flags, mode)
-    links = 0
-    while True:
-        with opened_by_own_links(path.parent, to_list=False) as folder:
-            try:
-                return _no_strangers_pipe(path.name, flags | os.O_NOFOLLOW, mode, folder)
-            except OSError as exc:
-                if exc.errno != errno.ELOOP:
-                    raise
-            link = os.open(path.name, _WAY, dir_fd=folder)
-            if os.fstat(link).st_dev == Path("/proc").stat().st_dev:
-                # As /dev/stdout is; it can lead to a pipe without a name.
-                os.close(link)
-                return os.open(path.name, flags, mode, dir_fd=folder)
-            path = path.parent / _closed(link, path)
-            links = _counted(links, path)
-
-
-def _no_strangers_pipe(name: str, flags: int, mode: int, folder: int) -> int:
-    with suppress(FileNotFoundError):
-        _expect_own_pipe(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
-    handle = os.open(name, flags, mode, dir_fd=folder)
-    try:
-        _expect_own_pipe(name, os.fstat(handle))
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
-
-
-def _expect_own_pipe(name: str, found: os.stat_result) -> None:
-    if stat.S_ISFIFO(found.st_mode) and found.st_uid not in _trusted():
-        raise OSError(errno.EACCES, f"it is a pipe of {_user(found.st_uid)}", name)
-
-
-def _on_the_way(name: str, here: int, make: Make | None) -> int:
-    try:
-        return os.open(name, _WAY, dir_fd=here)
-    except FileNotFoundError:
-        if make is None:
-            raise
-    make(name, here)
-    return os.open(name, _WAY, dir_fd=here)
-
-
-def _closed(link: int, path: Path) -> Path:
-    """Return where an open link leads, if its owner is trusted; closes it."""
-    try:
-        owner = os.fstat(link).st_uid
-        if owner not in _trusted():
-            raise OSError(errno.EACCES, f"a link of {_user(owner)} leads to it", str(path))
-        return Path(os.readlink("", dir_fd=link))
-    finally:
-        os.close(link)
-
-
-def _counted(links: int, path: Path) -> int:
-    if links >= _MOST_LINKS:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    return links + 1
 
 
 def make_durably(name: str, handle: int, *, mode: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from playhead.host import folders
-from playhead.host.folders import open_by_own_links, opened_by_own_links
+from playhead.host.own_links import open_by_own_links, opened_by_own_links
 
 _OWNERS_FILE, _OWNERS_FOLDER = 0o600, 0o700
 # Servers of root's sandbox run as another user, who must enter Playhead's folders and read the
@@ -58,29 +58,22 @@ def public_file_mode() -> int:
 
 
 def _opener(name: str, flags: int) -> int:
-    # Not emptied before it is known whose it is.
-    opened = open_by_own_links(Path(name), flags & ~os.O_TRUNC, _OWNERS_FILE)
-    status = os.fstat(opened)
-    # Leave a terminal or a pipe in the file's place as it is.
-    if stat.S_ISREG(status.st_mode):
-        if status.st_uid not in (os.geteuid(), 0):
-            os.close(opened)
+    def is_replaced(found: os.stat_result) -> bool:
+        """Put a new file in its place: who has opened the old one would read what is written into it."""
+        if found.st_uid not in (os.geteuid(), 0):
             raise PermissionError(errno.EACCES, "the file belongs to another user", name)
-        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
-            os.fchmod(opened, _OWNERS_FILE)
-            if flags & os.O_TRUNC:
-                os.close(opened)
-                return _replaced(Path(name), flags)
-        if flags & os.O_TRUNC:
-            os.ftruncate(opened, 0)
+        return _is_open_to_others(found)
+
+    opened = open_by_own_links(Path(name), flags, _OWNERS_FILE, is_replaced=is_replaced)
+    if _is_open_to_others(os.fstat(opened)):
+        os.fchmod(opened, _OWNERS_FILE)
     return opened
 
 
-def _replaced(file: Path, flags: int) -> int:
-    """Put a new file in its place: who has opened the old one would read what is written into it."""
-    with opened_by_own_links(file.parent, to_list=False) as folder:
-        os.unlink(file.name, dir_fd=folder)
-        return os.open(file.name, flags | os.O_EXCL, _OWNERS_FILE, dir_fd=folder)
+def _is_open_to_others(found: os.stat_result) -> bool:
+    """Return whether it is a file of ours that others may read; not a terminal, or a pipe."""
+    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return is_ours and bool(found.st_mode & 0o077)
 
 
 def _make(name: str, handle: int, *, mode: int) -> None:

@@ -4,7 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from playhead.host.folders import make_durably, open_by_own_links, opened_by_own_links
+from playhead.host.folders import is_trusted, make_durably
+from playhead.host.own_links import open_by_own_links, opened_by_own_links
 
 _FILE, _FOLDER = 0o644, 0o755
 
@@ -16,7 +17,7 @@ def folder(path: Path) -> Path:
 
 
 def opened(file: Path, mode: str) -> Any:
-    """Open a text file for writing; one that exists keeps its mode."""
+    """Open a text file for writing; one that exists keeps its mode, if others cannot write it or its folder."""
     return open(file, mode, encoding="utf-8", opener=_opener)
 
 
@@ -27,4 +28,6 @@ def write(file: Path, text: str) -> None:
 
 
 def _opener(name: str, flags: int) -> int:
-    return open_by_own_links(Path(name), flags, _FILE)
+    return open_by_own_links(
+        Path(name), flags, _FILE, is_replaced=lambda found: not is_trusted(found)
+    )

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from playhead.errors import PlayheadError
-from playhead.host.folders import open_plain, opened, opened_by_own_links
+from playhead.host.folders import open_plain, opened
+from playhead.host.own_links import opened_by_own_links
 from playhead.querylog.cutting import RowCutter, cutter_of, form_of
 from playhead.querylog.located import LocatedRow, located
 from playhead.querylog.stderr_prefix import prefix_among

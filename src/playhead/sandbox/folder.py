@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from playhead.errors import SandboxError
-from playhead.host import file_lock
+from playhead.host import file_lock, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.host.clock import wait_until
 from playhead.host.folders import exposed, open_plain
@@ -56,12 +56,9 @@ def prepare(directory: Path, user: User | None) -> None:
     # Before anything is made: what is made in a folder of another user may be exchanged for a link.
     expect_own(directory)
     try:
-        new = [folder for folder in (directory, *directory.parents) if not folder.exists()]
-        for folder in reversed(new):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            if user is not None:
-                # Root's servers must be able to enter it, whatever the umask is; nobody lists it.
-                folder.chmod(0o711)
+        if not directory.is_dir():
+            # Root's servers must be able to enter it, whatever the umask is; nobody lists it.
+            private_files.folder(directory, is_passed=True)
         expect_own(directory)
         probe = directory / f".probe-{os.getpid()}"
         probe.touch()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.host import paths
 from playhead.host.folders import exposed
+from playhead.host.own_links import real_path
 
 # A writer locks the whole file while it inserts a slice.
 _WAITS_S = 60
@@ -93,8 +94,14 @@ def _with_parameters(statement: str) -> str:
 
 
 def database_file(text: str) -> Path:
-    """Return the file with its links resolved; refuse a folder in which other users can replace it."""
-    file = paths.at_home(text).resolve()
+    """Return the file with its links resolved; refuse links of other users, and a folder in which they can
+    replace the file.
+    """
+    named = paths.at_home(text)
+    try:
+        file = real_path(named)
+    except OSError as exc:
+        raise Refused(f"the database {named} cannot be used: {exc.strerror}") from exc
     if reason := exposed(file.parent):
         hint = "keep the database in a folder that only you can write to"
         raise Refused(f"other users could replace {file}: {reason}", hint=hint)

@@ -13,7 +13,8 @@ from typing import BinaryIO, Final, cast
 
 from playhead.errors import UsageError
 from playhead.host import paths
-from playhead.host.folders import open_plain, opened_by_own_links
+from playhead.host.folders import open_plain
+from playhead.host.own_links import opened_by_own_links
 
 LONGEST: Final = 256 << 20
 """Largest decompressed size in bytes of one document, entry or line; gzip can compress it to a thousandth."""

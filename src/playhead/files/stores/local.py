@@ -15,14 +15,8 @@ from playhead.files.errors import AccessDenied, LinkInside, NoRoom, StoreFailed,
 from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
 from playhead.host import file_lock
 from playhead.host.clock import wait_until
-from playhead.host.folders import (
-    make_durably,
-    move,
-    open_plain,
-    opened,
-    opened_by_own_links,
-    refuse_link,
-)
+from playhead.host.folders import make_durably, move, open_plain, opened, refuse_link
+from playhead.host.own_links import opened_by_own_links
 from playhead.target import InUse
 
 # A leading dot hides it from programs that read the folder as data.

@@ -1,0 +1,215 @@
+"""Nothing is lost or left waiting in places that strangers can change, and one's own odd places work."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from playhead.errors import Refused, SandboxError
+from playhead.host import private_files, shared_files
+from playhead.host.atomic_file import write_whole
+from playhead.sandbox.folder import prepare
+from playhead.sqlite.target import SqliteTarget
+from tests.fix_strangers import NEEDS_A_STRANGER, STRANGER, as_stranger, strangers_folder
+
+WRITERS = {"plan": write_whole, "report": shared_files.write, "private": private_files.write}
+WRITES = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+
+
+@pytest.fixture
+def theirs(servers_folder, tmp_path):
+    return strangers_folder(servers_folder / f"places-{tmp_path.name}")
+
+
+@NEEDS_A_STRANGER
+@pytest.mark.parametrize("name", ["kept", "not there"])
+def test_a_database_is_not_where_a_strangers_link_leads(theirs, tmp_path, name):
+    (tmp_path / "kept").touch()
+    assert as_stranger("ln", "-s", str(tmp_path / name), str(theirs / "it.db")).returncode == 0
+    target = SqliteTarget(str(theirs / "it.db"), "t")
+    with pytest.raises(Refused, match="a link of"):
+        target.make()
+    with pytest.raises(Refused, match="a link of"), target.opened(writes=True):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_database_is_where_a_link_of_ones_own_leads(tmp_path):
+    (tmp_path / "link.db").symlink_to("real.db")
+    target = SqliteTarget(str(tmp_path / "link.db"), "t")
+    target.make()
+    assert (tmp_path / "real.db").is_file()
+    assert target.identity() == f"sqlite:{tmp_path.resolve() / 'real.db'}"
+
+
+@NEEDS_A_STRANGER
+def test_a_sandbox_folder_that_becomes_a_strangers_link_is_not_opened_up(
+    theirs, tmp_path, monkeypatch
+):
+    """In a folder like /tmp, the name is free until it is taken."""
+    place, shared = tmp_path / "ours", theirs / "tmp"
+    place.mkdir(mode=0o700)
+    shared.mkdir()
+    os.chown(theirs, 0, 0)
+    shared.chmod(0o1777)
+    real = {"exists": Path.exists, "is_dir": Path.is_dir}
+
+    def looked(kind):
+        def look(path, **options):
+            was_there = real[kind](path, **options)
+            if path == shared / "sandbox" and not was_there:
+                assert as_stranger("ln", "-s", str(place), str(path)).returncode == 0
+            return was_there
+
+        return look
+
+    for kind in real:
+        monkeypatch.setattr(Path, kind, looked(kind))
+    with pytest.raises(SandboxError):
+        prepare(shared / "sandbox", SimpleUser)
+    assert place.stat().st_mode & 0o777 == 0o700
+
+
+class SimpleUser:
+    name, uid, gid = "nobody", 65534, 65534
+
+
+@NEEDS_A_STRANGER
+@WRITES
+def test_a_second_name_of_a_file_elsewhere_is_not_written_through(theirs, tmp_path, write):
+    """Where the system lets everybody make second names (fs.protected_hardlinks=0)."""
+    (tmp_path / "kept").write_text("precious")
+    (tmp_path / "kept").chmod(0o644)
+    (theirs / "file").hardlink_to(tmp_path / "kept")
+    write(theirs / "file", "new")
+    assert (theirs / "file").read_text() == "new"
+    assert (tmp_path / "kept").read_text() == "precious"
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o644
+
+
+@NEEDS_A_STRANGER
+def test_a_report_is_not_written_into_a_strangers_file(theirs):
+    assert as_stranger("sh", "-c", f"echo theirs > {theirs}/r && chmod 666 {theirs}/r")
+    with (theirs / "r").open() as held:
+        shared_files.write(theirs / "r", "new")
+        assert held.read() == "theirs\n"
+    assert ((theirs / "r").read_text(), (theirs / "r").stat().st_uid) == ("new", 0)
+
+
+@NEEDS_A_STRANGER
+@pytest.mark.parametrize("write", [shared_files.write, private_files.write])
+def test_a_strangers_pipe_that_comes_late_is_not_waited_for(theirs, monkeypatch, write):
+    real, failed = os.open, []
+
+    def late(name, flags, *others, **options):
+        if name == "file" and not (theirs / "file").exists():
+            assert as_stranger("mkfifo", "-m", "666", str(theirs / "file")).returncode == 0
+        return real(name, flags, *others, **options)
+
+    def writing():
+        try:
+            write(theirs / "file", "new")
+        except OSError as exc:
+            failed.append(str(exc))
+
+    monkeypatch.setattr(os, "open", late)
+    thread = threading.Thread(target=writing, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert failed
+    assert "a pipe of" in failed[0]
+
+
+@WRITES
+def test_ones_own_pipe_waits_for_its_reader(tmp_path, write):
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+
+    def reading():
+        threading.Event().wait(0.2)
+        read.append((tmp_path / "pipe").read_text())
+
+    thread = threading.Thread(target=reading)
+    thread.start()
+    write(tmp_path / "pipe", "text")
+    thread.join(20)
+    assert read == ["text"]
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+@pytest.mark.parametrize(
+    "write", ["shared_files.write", "private_files.write", "atomic_file.write_whole"]
+)
+def test_a_name_of_the_standard_output_stays(tmp_path, write, to_file):
+    """Root could replace /dev/stdout, and /dev/null, by a file."""
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    module = write.split(".", maxsplit=1)[0]
+    text = f"from pathlib import Path; from playhead.host import {module}; {write}(Path('stdout'), 'yes')"
+    with (tmp_path / "out").open("w") as out:
+        (tmp_path / "out").chmod(0o644)
+        subprocess.run(
+            [sys.executable, "-c", text],
+            stdout=out if to_file else subprocess.PIPE,
+            cwd=tmp_path,
+            timeout=60,
+            check=True,
+        )
+    assert (tmp_path / "stdout").readlink() == Path("/proc/self/fd/1")
+    assert (tmp_path / "out").read_text() == ("yes" if to_file else "")
+
+
+@pytest.mark.parametrize("write", [shared_files.write, private_files.write])
+def test_a_link_of_ones_own_stays_and_its_file_is_written(tmp_path, write):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "real").chmod(0o644)
+    (tmp_path / "link").symlink_to("real")
+    write(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+@WRITES
+@pytest.mark.parametrize("name", ["/", ".", "..", ""])
+def test_a_folder_is_no_file_to_write(tmp_path, monkeypatch, write, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(IsADirectoryError):
+        write(Path(name), "text")
+
+
+@NEEDS_A_STRANGER
+@WRITES
+def test_folders_above_the_current_one_may_be_closed(theirs, monkeypatch, write):
+    """As after `sudo -u`, in a folder of a home that others cannot enter."""
+    (theirs / "in").mkdir()
+    monkeypatch.chdir(theirs / "in")
+    os.chown(theirs / "in", STRANGER.pw_uid, -1)
+    os.chown(theirs, 0, 0)
+    theirs.chmod(0o700)
+    os.seteuid(STRANGER.pw_uid)
+    try:
+        write(Path("file"), "text")
+    finally:
+        os.seteuid(0)
+    assert (theirs / "in" / "file").read_text() == "text"
+
+
+@WRITES
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="links are opened as such on Linux only")
+def test_a_folder_that_is_mounted_on_demand_is_mounted(tmp_path, monkeypatch, write):
+    """The system mounts it for an open that needs a folder, and not for a handle on its name."""
+    for each in ("home", "before the mount"):
+        (tmp_path / each / "me").mkdir(parents=True)
+    (tmp_path / "before the mount" / "me").rmdir()
+    real = os.open
+
+    def mounting(name, flags, *others, **options):
+        is_early = name == "home" and not flags & os.O_DIRECTORY
+        return real("before the mount" if is_early else name, flags, *others, **options)
+
+    monkeypatch.setattr(os, "open", mounting)
+    write(tmp_path / "home" / "me" / "file", "text")
+    assert (tmp_path / "home" / "me" / "file").read_text() == "text"
