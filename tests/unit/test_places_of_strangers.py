@@ -1,5 +1,6 @@
 """Nothing is lost or left waiting in places that strangers can change, and one's own odd places work."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from playhead.errors import Refused, SandboxError
 from playhead.host import private_files, shared_files
 from playhead.host.atomic_file import write_whole
+from playhead.replay import engine_warmup
 from playhead.sandbox.folder import prepare
 from playhead.sqlite.target import SqliteTarget
 from tests.fix_strangers import NEEDS_A_STRANGER, STRANGER, as_stranger, strangers_folder
@@ -213,3 +215,25 @@ def test_a_folder_that_is_mounted_on_demand_is_mounted(tmp_path, monkeypatch, wr
     monkeypatch.setattr(os, "open", mounting)
     write(tmp_path / "home" / "me" / "file", "text")
     assert (tmp_path / "home" / "me" / "file").read_text() == "text"
+
+
+@pytest.mark.parametrize("write", [shared_files.write, private_files.write])
+def test_a_file_that_is_mounted_into_an_open_folder_is_written(tmp_path, monkeypatch, write):
+    def busy(name, **_options):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
+
+    tmp_path.chmod(0o777)
+    (tmp_path / "file").write_text("an old one")
+    monkeypatch.setattr(os, "unlink", busy)
+    write(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_one_process_makes_a_cache_in_a_folder_that_is_open_to_everyone(tmp_path):
+    """As a container's volume often is."""
+    tmp_path.chmod(0o777)
+    with (
+        engine_warmup._alone(tmp_path / "lock") as first,
+        engine_warmup._alone(tmp_path / "lock") as second,
+    ):
+        assert (first, second) == (True, False)

@@ -143,8 +143,14 @@ def _opened_inside(name: str, flags: int, mode: int, folder: int, is_replaced: I
     handle = _no_strangers_pipe(name, kept, mode, folder)
     is_others = why_not_ours(os.fstat(folder)) is not None
     if _judged(handle, lambda found: is_replaced(found) or is_others) and flags & os.O_TRUNC:
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError as exc:
+            if exc.errno == errno.EBUSY:  # Root mounted this one file here, as containers do.
+                return _emptied(handle, flags)
+            os.close(handle)
+            raise
         os.close(handle)
-        os.unlink(name, dir_fd=folder)
         return os.open(name, kept | os.O_EXCL, mode, dir_fd=folder)
     return _emptied(handle, flags)
 

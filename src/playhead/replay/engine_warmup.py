@@ -99,7 +99,8 @@ def _throw_away_broker() -> Iterator[str]:
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
     """Return whether no other process is making this cache."""
-    with private_files.opened(lock, "w") as stream:
+    # Not as a file to empty, which would be replaced where others can write the folder.
+    with private_files.opened(lock, "a") as stream:
         yield file_lock.take(stream)
 
 
