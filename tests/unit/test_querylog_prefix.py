@@ -19,6 +19,38 @@ def test_a_statement_of_separators_is_read_in_a_moment(prefix: str) -> None:
     assert time.process_time() - began < 1
 
 
+@pytest.mark.parametrize(
+    ("prefix", "rest"),
+    [
+        ("%m %u %d %a %h %p ", " " * 2_000),
+        ("%m [%p] %q%u@%d %a %h ", " [1] " + " @" * 600),
+        ("%m %u %d %a %r %i %b %p ", " @" * 600),
+        ("%m %-9p %9l %-9v %x ", " 1" + " " * 20_000),
+        ("%m %p%x%Q%P ", " " + "1" * 20_000),
+    ],
+)
+def test_names_side_by_side_are_told_apart_in_a_moment(prefix: str, rest: str) -> None:
+    """A client chooses its name, and every place of the one was tried with every place of the others."""
+    line = f"2026-11-21 03:33:17.580 UTC{rest}"
+    began = time.process_time()
+    with pytest.raises(NotARow):
+        prefix_of(prefix).read(line)
+    assert time.process_time() - began < 1
+
+
+def test_names_with_spaces_in_them_are_told_apart() -> None:
+    """The shortest names that let the rest of the line match, as the user's come first."""
+    line = "2026-11-21 03:33:17.580 UTC me my db DB eaver 22 [7]: LOG:  statement: x"
+    row = prefix_of("%m %u %d DB %a [%p]: ").read(line)
+    assert (row.user, row.database, row.application) == ("me", "my db", "eaver 22")
+    assert (row.session, row.message) == ("7", "statement: x")
+
+
+def test_a_width_of_any_number_is_read() -> None:
+    row = prefix_of(f"%m %-{'9' * 5_000}p ").read("2026-11-21 03:33:17.580 UTC 7    LOG:  x")
+    assert row.session == "7"
+
+
 @pytest.mark.parametrize("number", [str(MOST_LINE), "9" * 30, "9" * 5_000])
 def test_a_line_number_that_no_server_counts_to_is_no_row(number: str) -> None:
     with pytest.raises(NotARow):
