@@ -1,5 +1,6 @@
 """Whoever may send statements to the source cannot make a replay do what its guards refuse."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +17,7 @@ from playhead.queries.settling import Settling
 from playhead.queries.tape import Tape, TapeWriter
 from playhead.querylog.rows import LogRow, NotARow
 from playhead.querylog.shapes import read_row
-from playhead.querylog.sql import understand
+from playhead.querylog.sql import normalized, understand
 from playhead.querylog.statement import Act, Statement
 from tests.unit.test_querylog_statements import read_statements
 
@@ -212,6 +213,16 @@ def test_texts_within_texts_are_refused_at_any_depth() -> None:
 def test_what_is_harmless_is_played(text: str) -> None:
     assert not any(reasons(text))
     assert understand(text).is_understood
+
+
+def test_a_text_of_signs_is_no_text_for_the_parser() -> None:
+    """It is looked through to its end at every sign, which took a minute for a megabyte."""
+    began = time.process_time()
+    for text in ("SELECT 1" + "-+" * 200_000, "SELECT " + "+-" * 600 + "1"):
+        assert not understand(text).is_understood
+        assert normalized(text) == "(not understood: select …)"
+    assert time.process_time() - began < 1
+    assert understand("SELECT " + "+-" * 400 + "1").is_understood
 
 
 def test_a_text_with_another_number_of_statements_than_it_seems_is_not_played() -> None:

@@ -24,6 +24,9 @@ LONGEST: Final = 1 << 20
 """Bytes of a text that is parsed; what is longer may write."""
 # The parser looks through the rest of the text at the start of each comment.
 _MOST_COMMENTS: Final = 1_000
+# And at each sign of `+-+-+-` through the signs that follow.
+_MOST_SIGNS: Final = 1_000
+_SIGNS: Final = re.compile(r"[-+*/<>=~!@#%^&|`?]+")
 _SHORT: Final = 1 << 12
 """Longest text in characters whose tree fits into the stack of any thread."""
 _STACK_OF_A_CHARACTER: Final = 1 << 10
@@ -269,6 +272,8 @@ def _with_stack(function: Callable[[str], Any], text: str) -> Any:
 def _parsable(text: str) -> str:
     # The parser's text ends at NUL, and what follows would not be seen.
     if "\0" in text or len(text) > LONGEST or text.count("/*") > _MOST_COMMENTS:
+        raise _Unparsable
+    if len(text) > _MOST_SIGNS and max(map(len, _SIGNS.findall(text)), default=0) > _MOST_SIGNS:
         raise _Unparsable
     return text
 
