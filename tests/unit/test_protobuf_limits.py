@@ -4,12 +4,15 @@ import base64
 import json
 import struct
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from playhead.schemas.decoder import decoder
 from playhead.schemas.errors import Undecodable
 from playhead.schemas.proto_compiler import compile_proto
+from playhead.schemas.registry import Reference, Schema
+from playhead.schemas.registry_decoder import Registered
 from tests.fix_registry import TestRegistry
 
 
@@ -114,3 +117,57 @@ def test_a_value_in_an_any_in_an_any_has_few_levels(registry: TestRegistry) -> N
 def test_a_proto_file_without_an_end_is_read_in_one_pass(start: str) -> None:
     with suppress(ValueError):
         compile_proto("message A {} " + start[-1] + start * 150_000)
+
+
+TEXTS = """
+syntax = "proto2";
+import "google/protobuf/any.proto";
+message A { optional string one = 1; repeated string many = 2; optional google.protobuf.Any any = 3; optional A a = 4; }
+"""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        sized(1, b"\xff\xfe"),
+        sized(2, b"a") + sized(2, b"\xff"),
+        sized(4, sized(1, b"\xff")),
+        sized(3, sized(1, b"x/A") + sized(2, sized(1, b"\xff"))),
+    ],
+)
+def test_a_text_that_is_no_text_is_refused(registry: TestRegistry, data: bytes) -> None:
+    """proto2 lets it be any bytes; they were written as the text of their base64, or as Python's `b'…'`."""
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("texts", {"schema": TEXTS, "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    with pytest.raises(Undecodable, match="not UTF-8"):
+        by.exact(framed + data, ())
+    with pytest.raises(Undecodable, match="not UTF-8"):
+        by.decode(framed + data, (), is_key=False)
+    assert json.loads(by.exact(framed + sized(1, "é".encode()), ())) == {"one": "é", "many": []}
+
+
+class _Endless:
+    """A registry whose every schema refers to 50 new ones."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def schema(self, _: object) -> Schema:
+        names = [f"{self.asked}-{number}" for number in range(50)]
+        text = f'syntax = "proto3"; package p{self.asked}; message A {{ int32 a = 1; }}'
+        return Schema("PROTOBUF", text, tuple(Reference(name, "s", 1) for name in names))
+
+    def referred(self, _: object) -> Schema:
+        self.asked += 1
+        made = self.schema(None)
+        return made if self.asked % 2 else Schema(made.kind, made.text)
+
+
+def test_references_have_a_limit_and_an_invalid_schema_is_asked_for_once() -> None:
+    registry: Any = _Endless()
+    by = Registered(registry, None)
+    for _ in range(3):
+        with pytest.raises(Undecodable, match="refers to more than 300 others"):
+            by.exact(b"\x00\x00\x00\x00\x01\x00", ())
+    assert registry.asked == 300

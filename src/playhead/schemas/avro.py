@@ -19,7 +19,7 @@ from playhead.schemas.avro_exact import (
     with_exact_types,
 )
 from playhead.schemas.avro_limits import AvroLimits
-from playhead.schemas.registry import Registry, Schema
+from playhead.schemas.registry import MOST_REFERENCES, Registry, Schema
 
 _KINDS: Final = {
     "boolean": decoding.BOOLEAN,
@@ -51,8 +51,6 @@ _KINDS: Final = {
 _AROUND: Final = "playhead-around"
 """No schema can define a type of this name, because Avro's names have no hyphens."""
 _VALUE: Final = "value"
-_MOST_REFERENCES: Final = 300
-"""As deep as they can be followed, one through the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +121,8 @@ def _name_references(
         if place in seen:
             continue
         seen.add(place)
-        if len(seen) > _MOST_REFERENCES:
-            raise ValueError(f"the schema refers to more than {_MOST_REFERENCES:,} others")
+        if len(seen) > MOST_REFERENCES:
+            raise ValueError(f"the schema refers to more than {MOST_REFERENCES:,} others")
         other = registry.referred(reference)
         _name_references(registry, other, named, seen)
         if reference.name not in named:

@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from playhead import decoding
 from playhead.decoding import Kinds
+from playhead.schemas.protobuf_limits import text_of
 
 Convert = Callable[[Any], Any]
 
@@ -87,7 +88,7 @@ class Values:
         if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
             names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
             return lambda number: names.get(number, number)
-        return _same
+        return text_of if field.type == FieldDescriptor.TYPE_STRING else _same
 
 
 def kinds(descriptor: Any) -> Kinds:

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from playhead.decoding import Kinds
 from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.proto_json import Values, kinds
-from playhead.schemas.protobuf_limits import ProtobufLimits
-from playhead.schemas.registry import Registry, Schema
+from playhead.schemas.protobuf_limits import ProtobufLimits, need_texts
+from playhead.schemas.registry import MOST_REFERENCES, Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
 _OWN = "playhead.proto"
@@ -39,6 +39,7 @@ class ProtobufReader:
     def read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         """Return fields by the file's names, with 64-bit numbers as text: Protobuf's own JSON."""
         found = self._read(indexes, data)
+        need_texts(found)
         try:
             return json_format.MessageToDict(
                 found, preserving_proto_field_name=True, descriptor_pool=self.file.pool
@@ -76,7 +77,9 @@ class ProtobufReader:
             kind = self.file.pool.FindMessageTypeByName(name)
         except KeyError as exc:
             raise ValueError(f"it contains a {name}, which the schema does not have") from exc
-        return self._parsed(kind, held.value)
+        found = self._parsed(kind, held.value)
+        need_texts(found)
+        return found
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
         held: Any = list(self.file.message_types_by_name.values())
@@ -94,6 +97,8 @@ def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str
         if reference.name in seen or reference.name.startswith(_BUILT_IN):
             continue
         seen.add(reference.name)
+        if len(seen) > MOST_REFERENCES:
+            raise ValueError(f"the schema refers to more than {MOST_REFERENCES:,} others")
         other = registry.referred(reference)
         _add_references(registry, other, pool, seen)
         _add(pool, other, reference.name)

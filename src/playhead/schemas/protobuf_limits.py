@@ -87,6 +87,29 @@ class ProtobufLimits:
         return known
 
 
+def need_texts(held: Any) -> None:
+    """Raise ValueError for a text of a decoded value that is not UTF-8.
+
+    Files of proto2 allow one, and Protobuf's own JSON would write Python's `b'…'`.
+    """
+    waiting = [held]
+    while waiting:
+        held = waiting.pop()
+        waiting += _messages(held)
+        for field, value in held.ListFields():
+            if field.type == field.TYPE_STRING:
+                several = (value,) if isinstance(value, str | bytes) else value
+                for each in several:
+                    text_of(each)
+
+
+def text_of(held: Any) -> str:
+    """Return the text of a field, or raise ValueError for bytes that are not UTF-8."""
+    if not isinstance(held, str):
+        raise ValueError("a text is not UTF-8")  # noqa: TRY004 - a record is refused for it
+    return held
+
+
 def _messages(held: Any) -> Iterator[Any]:
     """Yield the messages in the fields of a message."""
     for field, value in held.ListFields():

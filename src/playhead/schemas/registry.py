@@ -29,6 +29,8 @@ _LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _MOST_BYTES = 8 << 20
 _MOST_KEPT = 32 << 20
 _SMALLEST = 1_000
+MOST_REFERENCES = 300
+"""Of a schema to others, as deep as they can be followed, one through the other."""
 _MOST_UNKNOWN = 1_000
 """An author of records decides how many unknown ids there are."""
 

@@ -24,6 +24,7 @@ _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
 # Texts of schemas; what is made of them takes ten to thirty times as much.
 _MOST_KEPT = 16 << 20
+_MOST_INVALID = 1_000
 _EXTRA = "pip install 'playhead[schemas]'"
 _WORDS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}
 
@@ -44,6 +45,8 @@ class Registered:
     registry: Registry
     kind: str | None = None
     _reads: Kept[SchemaId, _Reads] = field(default_factory=lambda: Kept(_MOST_KEPT))
+    _invalid: Kept[SchemaId, str] = field(default_factory=lambda: Kept(_MOST_INVALID))
+    """Why a schema cannot be used. To find that out can take seconds, and each record would again."""
 
     def decode(self, data: bytes, headers: Headers, /, *, is_key: bool) -> Any:
         return self._read(data, headers, lambda reads: reads.shown, is_key=is_key)
@@ -68,19 +71,34 @@ class Registered:
             framed = find(data, headers, is_key=is_key)
         except ValueError as exc:
             raise Undecodable(self._form, reason=str(exc)) from exc
+        reads = self._reads_of(framed.schema_id)
         try:
-            reads = self._reads.get(framed.schema_id)
-            if reads is None:
-                schema = self.registry.schema(framed.schema_id)
-                reads = self._made(framed.schema_id, schema)
-                self._reads.keep(framed.schema_id, reads, schema.size)
             return wanted(reads)(framed)
         except PlayheadError:
             raise
-        # Schema and bytes come from others, and the libraries fail in many ways on invalid ones.
+        # Bytes and schema come from others, and the libraries fail in many ways on invalid ones.
         except Exception as exc:
-            reason = f"schema {framed.schema_id}: {_reason(exc)}"
-            raise Undecodable(self._form, reason=reason) from exc
+            raise self._undecodable(framed.schema_id, _reason(exc)) from exc
+
+    def _reads_of(self, schema_id: SchemaId) -> _Reads:
+        reads = self._reads.get(schema_id)
+        if reads is not None:
+            return reads
+        if (reason := self._invalid.get(schema_id)) is not None:
+            raise self._undecodable(schema_id, reason)
+        try:
+            schema = self.registry.schema(schema_id)
+            reads = self._made(schema_id, schema)
+        except PlayheadError:
+            raise
+        except Exception as exc:
+            self._invalid.keep(schema_id, _reason(exc), 1)
+            raise self._undecodable(schema_id, _reason(exc)) from exc
+        self._reads.keep(schema_id, reads, schema.size)
+        return reads
+
+    def _undecodable(self, schema_id: SchemaId, reason: str) -> Undecodable:
+        return Undecodable(self._form, reason=f"schema {schema_id}: {reason}")
 
     @property
     def _form(self) -> str:
