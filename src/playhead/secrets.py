@@ -18,9 +18,11 @@ PROMPT = "prompt:"
 _SHORTEST_REDACTED = 4
 _ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # The password is between `user:` and the last @ before the path; libpq accepts characters there
-# that urllib refuses. One with a raw slash is valid nowhere, but hidden up to the very last @.
+# that urllib refuses. One with a raw slash is valid nowhere, but hidden up to the very last @, also where it
+# could be a port and a path with an @.
 _PASSWORD_OF_USER = re.compile(
-    r"^(?P<before>[^:/?#\s]+://[^:/@\[]*:)(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/).*(?=@))",
+    r"^(?P<before>[^:/?#\s]+://[^:/@\[]*:)"
+    r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
 _SECRET_KEYS = (
@@ -227,7 +229,7 @@ def is_torn(url: str) -> bool:
     URLs are split at the first `@` or `/` after the scheme, key=value pairs at a space.
     """
     if not IS_URL.match(url):
-        return _SEVERAL_WORDS.search(url) is not None
+        return _SEVERAL_WORDS.search(url) is not None or _has_more_behind_quote(url)
     rest = url.partition("://")[2]
     login, cut, after = _cut_at(rest, "@/")
     if cut == "@":
@@ -236,7 +238,21 @@ def is_torn(url: str) -> bool:
         is_path = mark != "/" or ":" not in login or "@" not in query.partition("?")[0]
         return "@" in host or not is_pair or not is_path or _is_query(login)
     ports = [each.partition(":")[2] for each in _IN_BRACKETS.sub("", login).split(",")]
+    if url.startswith("postgres") and (any(ports) or login.endswith(":")):
+        path, _, query = after.partition("?")
+        # `u:12/ab@h` could be a port and the name of a database, or a password.
+        if "@" in path or "@" in query.partition("=")[0]:
+            return True
     return "@" in after and not all(port == "" or port.isdigit() for port in ports)
+
+
+def _has_more_behind_quote(pairs: str) -> bool:
+    """Return whether a secret goes on behind its closing quote, where libpq would begin another key."""
+    return any(
+        match["password"].endswith("'") and pairs[match.end() : match.end() + 1].strip() != ""
+        for match in _PAIR.finditer(pairs)
+        if match["password"].startswith("'") and _hides(match)
+    )
 
 
 def _is_query(login: str) -> bool:

@@ -121,6 +121,8 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("postgresql://u:1234@h/db", "postgresql://u:********@h/db"),
         ("postgresql://:pass@h/db", "postgresql://:********@h/db"),
         ("postgresql://u:pa/ss@h/db", "postgresql://u:********@h/db"),
+        ("https://u:12/3456@h/db", "https://u:********@h/db"),
+        ("kafka://u:////pass@h:9092/t", "kafka://u:********@h:9092/t"),
         ("postgresql://u:pass@[::1]:5432/db", "postgresql://u:********@[::1]:5432/db"),
         (
             "postgresql:///db?host=/run&password=pass",
@@ -178,6 +180,11 @@ TORN = [
     ("postgresql://me@corp:pass@h/db", "postgresql://********@h/db"),
     ("postgresql://u:pa?ss@rest@h/db", "postgresql://u:********@h/db"),
     ("postgresql://u:pa@s?ss@h/db", "postgresql://u:********@h/db"),
+    ("postgresql://u:12/pass@h/db", "postgresql://u:********@h/db"),
+    ("postgresql://u:////pass@h:5/db", "postgresql://u:********@h:5/db"),
+    ("postgresql://u:/pa?ss@h/db", "postgresql://u:********@h/db"),
+    ("host=h password='pa'ss99 dbname=d", "host=h password=********"),
+    ("host=h password='pa''ss99'", "host=h password=********"),
     ("host=h user=u password=pa ss dbname=d", "host=h user=u password=********"),
     ("host=h password='pa ss dbname=d", "host=h password=********"),
 ]
