@@ -247,7 +247,7 @@ def is_torn(url: str) -> bool:
 
 
 def _has_more_behind_quote(pairs: str) -> bool:
-    """Return whether a secret goes on behind its closing quote, where libpq would begin another key."""
+    """Return whether a closing quote is not the end of a secret; libpq would begin another key there."""
     return any(
         match["password"].endswith("'") and pairs[match.end() : match.end() + 1].strip() != ""
         for match in _PAIR.finditer(pairs)

@@ -1,7 +1,7 @@
 """Matches the beginning of a log line that has names of any text in it, without trying all combinations of them.
 
-The names in `%u %d %a` can be cut at any space of a line. A regular expression would try every place of the one with
-every place of the others, and whoever logs in chooses what is there.
+A line can be cut into the names of `%u %d %a` at any of its spaces. A regular expression would try every place
+of one name with every place of the others, and clients choose the names.
 """
 
 import re
