@@ -25,7 +25,7 @@ _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 # The server's unit is microseconds; Arrow never passes it a time with more digits.
 _MOST_DIGITS = 6
 _FRACTION = re.compile(r"(?:[:,]\d\d|(?<![J\d])\d{6}|[T\s]\d{4})[.,](\d+)")
-_PART_OF_JULIAN = re.compile(r"J(?:ULIAN)?\s*\d+\.(\d+)", re.IGNORECASE)
+_PART_OF_JULIAN = re.compile(r"\bJ(?:ULIAN)?\s*\d+\.(\d+)", re.IGNORECASE)
 # A time of day without colons, and what follows it.
 _COMPACT = re.compile(r"\s*\d{4}(?:\d\d)?(?:\.\d*)?\s*(?P<zone>[a-z+-].*?)?\s*$", re.IGNORECASE)
 # A time of day, and what follows it: a zone, or half of the day. Without colons, it is one only after a
