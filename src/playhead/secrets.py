@@ -9,7 +9,7 @@ from getpass import getpass
 from urllib.parse import unquote
 
 from playhead.errors import BadValue, UsageError
-from playhead.host import paths
+from playhead.host import named_files, paths
 from playhead.printable import one_line
 
 HIDDEN = "********"
@@ -194,7 +194,7 @@ def _from_terminal(key: str, where: str) -> str:
 
 def _from_file(path: str, *, key: str, where: str) -> str:
     try:
-        return remember(paths.at_home(path).read_text(encoding="utf-8").rstrip("\r\n"))
+        return remember(named_files.text_of(paths.at_home(path)).rstrip("\r\n"))
     except (OSError, ValueError, UsageError) as exc:
         raise BadValue(
             key, found=f"file:{path}", needed=f"a readable text file ({exc})", where=where

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from playhead.errors import BadValue, UnknownKey, UntranslatableProperty, UsageError
+from playhead.host import named_files
 from playhead.secrets import HIDDEN, remember
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -21,7 +22,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_properties(path: Path) -> dict[str, str]:
     """Read the properties of a UTF-8 file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = named_files.text_of(path)
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {exc.strerror}", hint="check the path") from exc
     except UnicodeDecodeError as exc:
@@ -167,7 +168,7 @@ def pem_blocks(text: str) -> str:
 
 def read_pem(path: Path) -> str:
     """Return the PEM blocks of a file."""
-    return pem_blocks(path.read_text(encoding="utf-8", errors="replace"))
+    return pem_blocks(named_files.text_of(path, errors="replace"))
 
 
 def store_type(path: Path) -> str:

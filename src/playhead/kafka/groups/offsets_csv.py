@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from playhead.errors import UsageError
+from playhead.host import named_files
 from playhead.source import TopicPartition
 
 ByGroup = Mapping[str, Mapping[TopicPartition, int]]
@@ -55,7 +56,7 @@ def _cell(value: str | int) -> str:
 def read_file(file: Path, groups: Sequence[str]) -> ByGroup:
     """Read a file's offsets by group; a file without groups belongs to the one named group."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = named_files.text_of(file, encoding="utf-8-sig")
     except OSError as exc:
         raise UsageError(f"cannot read {file}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
