@@ -171,3 +171,20 @@ def test_references_have_a_limit_and_an_invalid_schema_is_asked_for_once() -> No
         with pytest.raises(Undecodable, match="refers to more than 300 others"):
             by.exact(b"\x00\x00\x00\x00\x01\x00", ())
     assert registry.asked == 300
+
+
+@pytest.mark.parametrize("lack", [MemoryError(), OSError("too many open files")])
+def test_what_the_machine_lacked_for_a_moment_is_no_fault_of_the_schema(lack: Exception) -> None:
+    asked: list[object] = []
+
+    class Busy:
+        def schema(self, schema_id: object) -> Schema:
+            asked.append(schema_id)
+            raise lack
+
+    registry: Any = Busy()
+    by = Registered(registry, None)
+    for _ in range(2):
+        with pytest.raises(Undecodable):
+            by.exact(b"\x00\x00\x00\x00\x01\x00", ())
+    assert len(asked) == 2

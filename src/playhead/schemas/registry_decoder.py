@@ -92,7 +92,9 @@ class Registered:
         except PlayheadError:
             raise
         except Exception as exc:
-            self._invalid.keep(schema_id, _reason(exc), 1)
+            # What this machine lacked for a moment says nothing about the schema.
+            if not isinstance(exc, MemoryError | OSError):
+                self._invalid.keep(schema_id, _reason(exc), 1)
             raise self._undecodable(schema_id, _reason(exc)) from exc
         self._reads.keep(schema_id, reads, schema.size)
         return reads
