@@ -26,7 +26,8 @@ _FAR_DECIMALS = re.compile(
     rb"""[:\[,"\s][-+]?[0-9]*(?:\.[0-9]*)?e-0*[1-9][0-9]+["\s,}\]]"""
     rb"""|\.[0-9]{29}|\\u00(?:3[0-9]|[46]5|2[bde])"""
 )
-# Each begins with letters, so that a search for it is ten times as quick as for all of them.
+# Only values with one of these signs can match it. Each sign begins with a fixed character, so that the search
+# for them takes a tenth of the time.
 _SIGNS_OF_FAR = tuple(
     map(re.compile, (rb"""e-[0-9]{2,}["\s,}\]]""", rb"\.[0-9]{29}", rb"\\u00[2346]"))
 )
