@@ -349,6 +349,17 @@ def test_a_new_connection_gets_the_last_settings() -> None:
         (["SAVEPOINT s", "SET a = 1", "SAVEPOINT s", "SET b = 2", "ROLLBACK TO s"], ["SET a = 1"]),
         (["SET a = 1", "SAVEPOINT s", "SAVEPOINT t", "SET b = 2", "ROLLBACK TO s"], ["SET a = 1"]),
         (
+            [
+                "SET a = 1",
+                "SAVEPOINT s",
+                "SAVEPOINT t",
+                "SAVEPOINT s",
+                "ROLLBACK TO t",
+                "ROLLBACK TO s",
+            ],
+            ["SET a = 1"],
+        ),
+        (
             ["SAVEPOINT s", "SET a = 1", "PREPARE p AS SELECT 1", "ROLLBACK TO s", "SET b = 2"],
             ["SET b = 2", "PREPARE p AS SELECT 1"],
         ),

@@ -55,3 +55,10 @@ def test_a_width_of_any_number_is_read() -> None:
 def test_a_line_number_that_no_server_counts_to_is_no_row(number: str) -> None:
     with pytest.raises(NotARow):
         prefix_of("%m [%p] %l ").read(f"2026-11-21 03:33:17.580 UTC [7] {number} LOG:  x")
+
+
+def test_a_name_is_longer_where_the_next_one_would_be_too_long() -> None:
+    database = "d" * 63
+    row = f"2026-01-01 00:00:00.000 UTC [7] a b {database}=c LOG:  statement: SELECT 1"
+    found = prefix_of("%m [%p] %u %d=%a ").read(row)
+    assert (found.user, found.database) == ("a b", database)
