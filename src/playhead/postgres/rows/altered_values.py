@@ -1,7 +1,8 @@
 """Values that a column does not keep exactly: the server changes them silently, so they are
 counted.
 
-A number with more decimals than its column, or a time with more of them, is rounded, as in SQL. A column
+A number with more decimals than its column, or a time with more of them, is rounded, as in SQL; so is a
+number that is nearer to 0 than a floating-point column can be. A column
 without a zone, a date or a time of day cuts what a text says of it. Of two fields with one name the last
 one counts, and only `json` keeps both. None of these is an error.
 """
@@ -16,8 +17,8 @@ import pyarrow.compute as pc
 
 from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.column_types import where_true
-from playhead.postgres.rows.text_format import Repeated, decimals_of_epoch
+from playhead.postgres.rows.column_types import FLOATS, where_true
+from playhead.postgres.rows.text_format import Number, Repeated, becomes_zero, decimals_of_epoch
 from playhead.postgres.table import Column
 
 ROUNDED, REPEATED, CUT = "with_rounded_values", "with_repeated_fields", "with_cut_values"
@@ -70,7 +71,7 @@ _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 def may_alter(column: Column) -> bool:
     """Return whether the column may silently change some values."""
     kind = column.element or column.base
-    if kind in (*_TIMES, *_BOUNDS, "date", "interval", "jsonb"):
+    if kind in (*_TIMES, *_BOUNDS, *FLOATS, "date", "interval", "jsonb"):
         return True
     return kind == "numeric" and column.base_modifier >= 4
 
@@ -111,6 +112,10 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
             yield REPEATED
         return
     leaves = [*_leaves(held)]
+    if kind in FLOATS:  # The server itself refuses such a number in a text.
+        if any(isinstance(each, Number) and becomes_zero(kind, each) for each in leaves):
+            yield ROUNDED
+        return
     if kind in _BOUNDS:
         leaves = [part for each in leaves for part in _BETWEEN_BOUNDS.split(str(each))]
         kind = f"{_BOUNDS[kind]} of a range"

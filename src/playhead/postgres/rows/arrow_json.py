@@ -14,6 +14,7 @@ import pyarrow.json as pj
 
 from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
 from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.column_types import rows_with_zero
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.tables.column_names import fold
@@ -31,6 +32,8 @@ _FAR_DECIMALS = re.compile(
 _SIGNS_OF_FAR = tuple(
     map(re.compile, (rb"""e-[0-9]{2,}["\s,}\]]""", rb"\.[0-9]{29}", rb"\\u00[2346]"))
 )
+# A number that may be nearer to 0 than a floating-point column can be.
+_NEAR_ZERO = re.compile(rb"[eE]-[0-9]{2}|\.0{35}")
 _SMALLEST_BLOCK = 1 << 20
 
 
@@ -150,6 +153,9 @@ def read(
         if route.finish is not None:
             column, rows = route.finish(column)
             odd.update(rows)
+        if pa.types.is_floating(getattr(route.read, "value_type", route.read)):
+            zeros = rows_with_zero(column)
+            odd.update(row for row in zeros if _NEAR_ZERO.search(values[row]))
         columns[field.name] = column
         if (unit := unit_of_times(field.column)) is not None:
             rounded.update(rounded_rows(column, unit))

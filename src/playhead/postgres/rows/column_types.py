@@ -76,12 +76,24 @@ def _finite(column: Any) -> tuple[Any, list[int]]:
 
 
 def _finite_elements(column: Any) -> tuple[Any, list[int]]:
+    return column, _where_element(column, pc.is_inf)
+
+
+def rows_with_zero(column: Any) -> list[int]:
+    """Return the rows of floating-point numbers, or of lists of them, that contain a 0."""
+    if pa.types.is_list(column.type):
+        return _where_element(column, lambda elements: pc.equal(elements, 0.0))
+    return where_true(pc.equal(column, 0.0))
+
+
+def _where_element(column: Any, mask: Callable[[Any], Any]) -> list[int]:
+    """Return the rows of lists with an element for which the mask is true."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    infinite = where_true(pc.is_inf(pc.list_flatten(whole)))
-    if not infinite:
-        return column, []
+    elements = where_true(mask(pc.list_flatten(whole)))
+    if not elements:
+        return []
     parents = pc.list_parent_indices(whole)
-    return column, sorted({parents[i].as_py() for i in infinite})
+    return sorted({parents[i].as_py() for i in elements})
 
 
 def _short(column: Any) -> tuple[Any, list[int]]:

@@ -39,6 +39,7 @@ _FLOAT4_NOTHING = 2.0**-150
 # Digits of a count since 1970, up to, and how many of them are a second.
 _EPOCH_UNITS = ((11, 1), (14, 10**3), (17, 10**6), (20, 10**9))
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+_EXPONENT = re.compile("[eE]")
 # The server's limit is its stack; this is far below it, and below Python's, which needs a call for
 # each level.
 _DEEPEST = 500
@@ -268,12 +269,21 @@ def _whole(held: Number) -> str:
 def _float(base: str, held: Number, where: str) -> str:
     if held in _NO_NUMBERS:
         return held
-    number = float(held)
-    if number in (float("inf"), float("-inf")):
+    if float(held) in (float("inf"), float("-inf")):
         raise Bad("out_of_reach", f"{where}: a number outside the range of {base}")
-    if number == 0 or (base == "float4" and abs(number) <= _FLOAT4_NOTHING):
+    if _is_zero(base, held):
         return "-0" if held.startswith("-") else "0"
     return held
+
+
+def _is_zero(base: str, held: Number) -> bool:
+    number = float(held)
+    return number == 0 or (base == "float4" and abs(number) <= _FLOAT4_NOTHING)
+
+
+def becomes_zero(base: str, held: Number) -> bool:
+    """Return whether a number that is not 0 is too near to it for a floating-point column."""
+    return _is_zero(base, held) and any(digit in "123456789" for digit in _EXPONENT.split(held)[0])
 
 
 def decimals_of_epoch(held: "int | Number") -> int:
