@@ -65,6 +65,26 @@ class TestNotes:
         assert "which are refused: even_more in 1" in refused.text
         assert "no sampled record fills w of" in unfilled.text
 
+    def test_of_own_types_in_which_the_server_may_round(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text")
+        exact, rounds = "(a numeric, b text)", "(a int, b numeric(8,2))"
+        table.run(
+            f"""CREATE TYPE "{schema}".exact AS {exact}; CREATE TYPE "{schema}".rounds AS {rounds};
+                CREATE DOMAIN "{schema}".price AS numeric(8,2);
+                CREATE TYPE "{schema}".outer AS (inner_row "{schema}".rounds[]);
+                CREATE TYPE "{schema}".span AS RANGE (subtype = "{schema}".price);
+                CREATE TYPE "{schema}".age AS (a interval); CREATE TYPE "{schema}".colour AS ENUM ('red');
+                ALTER TABLE {{table}} ADD a "{schema}".exact, ADD b "{schema}".rounds,
+                ADD c "{schema}".price, ADD d "{schema}".price[], ADD e "{schema}".outer,
+                ADD f "{schema}".span, ADD g "{schema}".age, ADD h "{schema}".colour"""
+        )
+        given = record(0, {"id": 1, "v": "a", **dict.fromkeys("abcdefgh", "x")})
+        [note] = inspected(table, given).notes
+        assert note.code == "target-values-not-checked"
+        assert " of b, d, e, f, g is not counted" in note.text.replace(" and ", ", ")
+
     def test_of_what_happens_beside(self, sandbox: Endpoints, schema: str) -> None:
         columns = "id int PRIMARY KEY, v text, more int, even_more int"
         table = Table.made(sandbox.database_url, schema, columns)

@@ -298,6 +298,10 @@ def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
             f"{counts[REPEATED]} of the sampled records have two fields of one name: the last one "
         )
         yield Note("target-fields-repeated", f"{text}counts; a column of type json keeps both")
+    own = [each.name for each in subject.layout.values if each.column.may_alter_inside]
+    if own:
+        text = f"what the server rounds or cuts inside of the values of {_listed(own)} is not counted: "
+        yield Note("target-values-not-checked", f"{text}their types are your own")
 
 
 def _notes_of_table(subject: Subject) -> Iterator[Note]:

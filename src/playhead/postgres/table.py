@@ -1,6 +1,7 @@
 """Reads a table's description from the catalog: columns, types, and keys."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,10 @@ WITH RECURSIVE part AS (
 ) SELECT pg_catalog.bool_or(holds_times), pg_catalog.string_agg(made_of, '; ' ORDER BY made_of) FROM piece
 """
 _FIRST_OF_USERS = 16384
+# Types of which the server may keep less than a text says, without an error, in what `_PARTS` says of a type.
+_MAY_ALTER = re.compile(
+    r'(?:^|[ ;])(?:numeric\(|interval|jsonb|name|"char"|oid|xid8?|cid)[^ ,;]*(?:[,;]|$)'
+)
 _TABLE = """
 SELECT c.oid::int8, c.relkind::text,
        CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_partition_tree(c.oid) p JOIN pg_catalog.pg_class l ON l.oid = p.relid
@@ -135,6 +140,8 @@ class Column:
     """The effective modifier, the column's or a domain's."""
     holds_times: bool = False
     """Whether a user-defined type contains times: a row, a range, an array."""
+    may_alter_inside: bool = False
+    """Whether the server may silently alter what is inside of such a type."""
     number: int = 0
     """The server's own, which a column that is dropped and added again does not get back."""
     made_of: str = ""
@@ -207,11 +214,12 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
 
 def _column(ask: Ask, row: Row) -> Column:
     *facts, number, made_of, type_oid, is_array = row
-    holds_times = False
+    holds_times = may_alter = False
     if type_oid >= _FIRST_OF_USERS:
         [(holds_times, made_of)] = ask(_PARTS, (type_oid,))
+        may_alter = holds_times or _MAY_ALTER.search(made_of) is not None
         made_of += "[]" if is_array else ""
-    return Column(*[*facts, holds_times, number, made_of])
+    return Column(*[*facts, holds_times, may_alter, number, made_of])
 
 
 def _key(row: Row) -> Key:
