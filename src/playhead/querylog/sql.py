@@ -6,7 +6,7 @@ of a newer server, another dialect, a text with NUL.
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
@@ -33,6 +33,9 @@ _STACK_OF_A_CHARACTER: Final = 1 << 10
 """Stack bytes per character; the parser uses up to 200. Unused stack takes no memory."""
 _STACK_SIZES: Final = threading.Lock()
 """Held while the stack size of the next thread is set, which is a setting of the whole process."""
+
+
+_Nodes = list[tuple[str, Any]]
 
 
 class TransactionAct(Enum):
@@ -285,16 +288,16 @@ def _one_of(node: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understanding:
     acts = tuple(_act(kind, content) for kind, content in statements)
-    nodes = [*chain(statements, _nodes([content for _, content in statements]))]
+    inside = [_nodes(content) for _, content in statements]
+    nodes = [*statements, *chain.from_iterable(inside)]
+    writes = [_may_write(*each, below) for each, below in zip(statements, inside, strict=True)]
     return Understanding(
         kinds=tuple(kind for kind, _ in statements),
         is_understood=True,
-        may_write=any(_may_write(kind, content) for kind, content in statements),
+        may_write=any(writes),
         is_select_only=bool(statements)
-        and all(
-            kind in ("SelectStmt", "VariableShowStmt") and not _may_write(kind, content)
-            for kind, content in statements
-        ),
+        and not any(writes)
+        and all(kind in ("SelectStmt", "VariableShowStmt") for kind, _ in statements),
         acts=acts,
         leaves_open=_open_behind(statements, acts),
         runs_alone=any(_runs_alone(kind, content) for kind, content in statements),
@@ -302,7 +305,7 @@ def _understood(statements: list[tuple[str, Mapping[str, Any]]]) -> Understandin
             kind == "CopyStmt" and bool(content.get("is_from")) and "filename" not in content
             for kind, content in statements
         ),
-        parameters=max((_highest(content) for _, content in statements), default=0),
+        parameters=_highest(nodes),
         reaches=reach_of(nodes),
         runs=tuple(texts_run_by(nodes)),
         tables=tables_of(nodes),
@@ -325,7 +328,7 @@ def _open_behind(
     return is_open
 
 
-def _may_write(kind: str, content: Mapping[str, Any]) -> bool:
+def _may_write(kind: str, content: Mapping[str, Any], inside: "_Nodes") -> bool:
     if kind not in _CHANGES_NOTHING:
         return True
     if kind == "TransactionStmt":
@@ -335,7 +338,7 @@ def _may_write(kind: str, content: Mapping[str, Any]) -> bool:
     if kind == "ExplainStmt" and not _analyzes(content):
         return False
     # PREPARE changes nothing before EXECUTE, which counts as writing.
-    return kind != "PrepareStmt" and _writes_inside(content)
+    return kind != "PrepareStmt" and _writes_inside(inside)
 
 
 def _analyzes(content: Mapping[str, Any]) -> bool:
@@ -352,22 +355,30 @@ def _runs_alone(kind: str, content: Mapping[str, Any]) -> bool:
     return False
 
 
-def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every name with its content, at any depth."""
+def _nodes(content: Any) -> _Nodes:
+    """Return every name with its content, at any depth, except numbers and what is below them.
+
+    Long texts are mostly lists of values.
+    """
+    found: _Nodes = []
     waiting = [content]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, dict):
-            yield from node.items()
-            waiting.extend(node.values())
-        elif isinstance(node, list):
+        if isinstance(node, list):
             waiting.extend(node)
+        for name, below in node.items() if isinstance(node, dict) else ():
+            if isinstance(below, str):
+                found.append((name, below))
+            elif isinstance(below, dict | list) and not (name == "A_Const" and "sval" not in below):
+                found.append((name, below))
+                waiting.append(below)
+    return found
 
 
-def _writes_inside(content: Mapping[str, Any]) -> bool:
+def _writes_inside(nodes: _Nodes) -> bool:
     return any(
         name in _WRITES_INSIDE or (name == "FuncCall" and not _is_harmless(below))
-        for name, below in _nodes(content)
+        for name, below in nodes
     )
 
 
@@ -385,6 +396,5 @@ def _harmless_functions() -> frozenset[str]:
     return frozenset(listed.read_text(encoding="utf-8").split())
 
 
-def _highest(content: Mapping[str, Any]) -> int:
-    numbers = (below.get("number", 0) for name, below in _nodes(content) if name == "ParamRef")
-    return max(numbers, default=0)
+def _highest(nodes: _Nodes) -> int:
+    return max((below.get("number", 0) for name, below in nodes if name == "ParamRef"), default=0)
