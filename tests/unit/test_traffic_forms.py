@@ -28,8 +28,10 @@ from playhead.request import Request
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
 from playhead.traffic import build_catalog
+from playhead.traffic.formats import goreplay
 from playhead.traffic.formats.goreplay import payloads
 from playhead.traffic.formats.http import parse_request
+from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.snapshot import LONGEST, NoSnapshot
 from playhead.traffic.source import TrafficSource
 from playhead.traffic.system import SYSTEM
@@ -225,6 +227,14 @@ def test_many_short_lines_take_little_more_memory_than_their_bytes(
     assert found.body is not None
     assert len(found.body) == size
     assert peak < 7 * len(raw)
+
+
+def test_an_entry_of_newlines_takes_no_time_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(goreplay, "LONGEST", 32 << 20)
+    began = time.process_time()
+    with pytest.raises(UnknownShape, match="an entry of more than 32 MB"):
+        list(payloads(BytesIO(b"\n" * (40 << 20))))
+    assert time.process_time() - began < 3
 
 
 def test_half_a_character_in_a_form_is_a_record(tmp_path: Path) -> None:

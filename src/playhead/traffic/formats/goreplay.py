@@ -15,6 +15,7 @@ from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 _END: Final = "🐵🙈🙉\n".encode()
 _META = re.compile(rb"([123]) ([0-9A-Za-z]{1,64}) ([0-9]{1,19})(?: -?[0-9]{1,19})?\r?\n")
 _REQUEST: Final = b"1"
+_BLOCK: Final = 1 << 20
 
 
 class Payload(NamedTuple):
@@ -22,6 +23,7 @@ class Payload(NamedTuple):
 
     line: int
     start: int
+    stop: int
     kind: bytes
     time_ns: int
     raw: bytes
@@ -30,34 +32,46 @@ class Payload(NamedTuple):
 
 def payloads(file: BinaryIO, at: int = 0) -> Iterator[Payload]:
     """Yield all entries; the last one may lack its separator if it is complete."""
-    line = 1
+    line, held = 1, bytearray()
     while True:
-        first = file.readline(LONGEST)
-        # A list of many short lines would take much more memory than a bytearray.
-        rest = bytearray()
-        lines, raw = int(bool(first)), first
-        while raw and raw != _END:
-            raw = file.readline(LONGEST)
-            rest += raw
-            lines += bool(raw)
-            if len(first) + len(rest) > LONGEST:
-                raise UnknownShape(f"line {line}: an entry of more than {LONGEST >> 20} MB")
-        if not first.strip() and not rest.strip():
+        size = _end_of_first(file, held, line)
+        entry = bytes(memoryview(held)[:size])
+        if not entry or entry.isspace():
             return
-        size = len(first) + len(rest)
-        yield _payload(line, at, first, rest)
-        line, at = line + lines, at + size
+        yield _payload(line, at, entry)
+        line, at = line + entry.count(b"\n"), at + size
+        del held[:size]
 
 
-def _payload(line: int, at: int, first: bytes, rest: bytearray) -> Payload:
-    meta = _META.fullmatch(first)
+def _end_of_first(file: BinaryIO, held: bytearray, line: int) -> int:
+    """Return where the first entry in `held` ends, after reading as much as is needed for it."""
+    seen = 0
+    while True:
+        if held.startswith(_END):
+            return len(_END)
+        # By blocks: a loop over short lines would take minutes for an entry of the maximum size.
+        found = held.find(b"\n" + _END, seen)
+        size = len(held) if found < 0 else found + 1 + len(_END)
+        if size > LONGEST:
+            raise UnknownShape(f"line {line}: an entry of more than {LONGEST >> 20} MB")
+        if found >= 0:
+            return size
+        seen = max(0, size - len(_END))
+        block = file.read(_BLOCK)
+        if not block:
+            return size
+        held += block
+
+
+def _payload(line: int, at: int, entry: bytes) -> Payload:
+    stop = at + len(entry)
+    first, newline, raw = entry.partition(b"\n")
+    meta = _META.fullmatch(first + newline)
     if meta is None:
-        return Payload(line, at, b"", 0, b"", "the first line is not a GoReplay header")
-    if rest.endswith(_END):
-        del rest[-len(_END) :]
-        if rest.endswith(b"\n"):
-            del rest[-1]
-    return Payload(line, at, meta[1], int(meta[3]), bytes(rest))
+        return Payload(line, at, stop, b"", 0, b"", "the first line is not a GoReplay header")
+    if raw.endswith(_END):
+        raw = raw.removesuffix(_END).removesuffix(b"\n")
+    return Payload(line, at, stop, meta[1], int(meta[3]), raw)
 
 
 def scan(snapshot: Snapshot) -> Catalog:
@@ -68,18 +82,18 @@ def scan(snapshot: Snapshot) -> Catalog:
         try:
             for each in payloads(file):
                 rows.begin(each.start, number)
-                number += _entered(catalog, rows, each, (number, file.tell(), snapshot.shown(0)))
+                number += _entered(catalog, rows, each, (number, snapshot.shown(0)))
         except UnknownShape as exc:
             raise NoSnapshot(str(snapshot.files[0]), reason=str(exc)) from exc
     rows.end()
     return catalog
 
 
-def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, int, str]) -> bool:
+def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> bool:
     """Return whether the entry is a request; only requests are numbered."""
     if each.reason is not None:
         catalog.count("unread")
-        catalog.trouble(each.reason, at[2], each.line)
+        catalog.trouble(each.reason, at[1], each.line)
         return False
     if each.kind != _REQUEST:
         catalog.count("responses")
@@ -88,8 +102,8 @@ def _entered(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, in
     return True
 
 
-def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, int, str]) -> None:
-    number, stop, name = at
+def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, str]) -> None:
+    number, name = at
     catalog.count("requests")
     try:
         request = parse_request(each.raw)
@@ -100,7 +114,7 @@ def _enter(catalog: Catalog, rows: Gathering, each: Payload, at: tuple[int, int,
     if request.body is None:
         catalog.count("bodiless")
     else:
-        rows.add(number, each.time_ns // 1_000_000, stop)
+        rows.add(number, each.time_ns // 1_000_000, each.stop)
 
 
 def read_row(data: bytes, row: CatalogRow, catalog: Catalog) -> TrafficColumns:
