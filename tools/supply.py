@@ -213,9 +213,14 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(words)
     packages = locked(options.root)
+    unreached = None
     if options.ask:
-        ask(options.root, packages)
+        try:
+            ask(options.root, packages)
+        except OSError as exc:  # The rest is checked without the network.
+            unreached = f"osv.dev could not be asked: {exc}"
     wrong = [
+        *filter(None, [unreached]),
         *holes(options.root, packages),
         *licences(options.root, packages),
         *unpinned(options.root),

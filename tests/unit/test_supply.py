@@ -152,3 +152,12 @@ def test_what_osv_answers_counts_and_is_kept(project, capsys, monkeypatch):
     assert "never asked" not in said
     replace(project / "requirements.lock", "idna==3.20", "idna==3.21")
     assert "never asked about 1 of" in run(project, capsys)[1]
+
+
+def test_without_the_network_the_audit_fails_and_checks_the_rest(project, capsys, monkeypatch):
+    monkeypatch.setenv("OSV_URL", "http://127.0.0.1:9")
+    status, said = run(project, capsys, "--ask")
+    assert status == 1
+    assert "osv.dev could not be asked: <urlopen error" in said
+    assert "Traceback" not in said
+    assert "never asked about" in said
