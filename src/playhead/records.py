@@ -51,6 +51,8 @@ class Records:
     """By offset, why a value could not be decoded."""
     sums: list[int] | None = None
     """The `content_sums` from before the records were transformed."""
+    unselectable: dict[int, str] = field(default_factory=dict)
+    """By offset, why selected fields cannot be read; this matters only for records that are kept."""
 
     @property
     def readable(self) -> list[bytes | None]:
@@ -103,7 +105,9 @@ class Records:
         if self.decoded is not None or more.decoded is not None:
             self.decoded = list(self.values) if self.decoded is None else self.decoded
             self.decoded += more.readable
-            self.undecoded = self.undecoded | more.undecoded  # Other objects may share the list.
+            # Other objects may share them.
+            self.undecoded = self.undecoded | more.undecoded
+            self.unselectable = self.unselectable | more.unselectable
         self.offsets += more.offsets
         self.timestamps_ms += more.timestamps_ms
         self.timestamp_types += more.timestamp_types
@@ -134,6 +138,7 @@ class Records:
             None if self.decoded is None else take(self.decoded),
             self.undecoded,
             None if self.sums is None else take(self.sums),
+            self.unselectable,
         )
 
     def checksum(self, before: Checksum = NOTHING) -> Checksum | None:

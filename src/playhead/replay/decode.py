@@ -11,6 +11,7 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.request import ReplaySpec
 from playhead.transform.json_limits import LimitedJson
+from playhead.transform.selected_fields import for_selection
 
 
 def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | None:
@@ -19,7 +20,7 @@ def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | No
     if word not in REPLAYED_FORMS:
         raise BadValue("--decode", found=word, needed=", ".join(REPLAYED_FORMS), where="a replay")
     if word in UNDECODED_FORMS:
-        return LimitedJson() if spec.is_transformed else None
+        return for_selection(LimitedJson(), spec.transform) if spec.is_transformed else None
     if not _looks_into_values(spec):
         raise UsageError(
             f"--decode {word} would have no effect: {spec.target.system} gets the bytes unchanged",
@@ -30,7 +31,7 @@ def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | No
 
     url = configuration.get("schema_registry")
     decoder(word, registry_url=url)  # Refuse it now rather than in a task.
-    return ValueDecoding(word, url)
+    return for_selection(ValueDecoding(word, url), spec.transform)
 
 
 def _looks_into_values(spec: ReplaySpec) -> bool:

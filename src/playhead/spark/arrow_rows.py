@@ -85,7 +85,7 @@ def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBa
     """Return rows for the records; those outside the span are marked, so that no expression reads
     them.
 
-    So are those that could not be decoded.
+    So are those that could not be decoded. Those whose fields cannot be selected have trouble only if they are kept.
     """
     count = len(records)
     passing = [verdict == OUTSIDE for verdict in verdicts] if verdicts else [False] * count
@@ -93,6 +93,9 @@ def of(records: Records, number: int, verdicts: list[int] | None) -> pa.RecordBa
     for index, offset in enumerate(records.offsets) if records.undecoded else ():
         if not passing[index] and offset in records.undecoded:
             troubles[index], passing[index] = records.undecoded[offset], True
+    for index, offset in enumerate(records.offsets) if records.unselectable else ():
+        if not passing[index]:
+            troubles[index] = records.unselectable.get(offset)
     columns: list[Any] = [
         pa.repeat(pa.scalar(number, pa.int32()), count),
         passing,

@@ -9,7 +9,8 @@ from playhead.spark.arrow_rows import RAW, TROUBLE
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
 from playhead.spark.value_types import is_hashed
-from playhead.transform.readable_json import unreadable
+from playhead.transform.path_sql import as_json
+from playhead.transform.selected_fields import selected_paths
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, TokenKind
 from playhead.transform.transform import Output, Transform
@@ -43,8 +44,9 @@ _JSON = {
 }
 _HEADERS = "array<struct<name string, value binary>>"
 _HIDDEN = "__"
-# Records whose fields are selected, and why they cannot be.
+# Records whose fields are selected, their parsed keys and values, and why they cannot be selected.
 _READ, _UNREAD = f"NOT {_HIDDEN}is_end AND {_HIDDEN}keep", f"{_HIDDEN}unread"
+_DOCUMENT = f"{_HIDDEN}document_"
 _NO_TIME_MS = -1
 # Spark's timestamps are in the years 1 to 9999; other times overflow in sums and would end a run.
 # To expressions they are NULL, and they stay in the record.
@@ -165,9 +167,9 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
             functions.coalesce(verdict, functions.lit(False))
         )
         judged = scope.select("*", keep.alias(f"{_HIDDEN}keep"))
-        reason = unreadable(transform.outputs()) if TROUBLE in frame.columns else None
-        if reason is not None:
-            judged = judged.selectExpr("*", f"CASE WHEN {_READ} THEN {reason} END AS {_UNREAD}")
+        parsed = sorted({path.column for path in selected_paths(transform.outputs())})
+        if parsed:
+            judged = _with_documents(judged, parsed, has_trouble=TROUBLE in frame.columns)
             is_end |= functions.col(_UNREAD).isNotNull()
         replaced = _replaced(judged, transform.outputs())
         if "value" in replaced:
@@ -176,8 +178,9 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
         columns = []
         for name in frame.columns:
             new = replaced.get(name)
-            if name == TROUBLE and reason is not None:
-                columns.append(functions.expr(f"coalesce({_HIDDEN}{name}, {_UNREAD}) AS {name}"))
+            if name == TROUBLE and parsed:
+                trouble = f"CASE WHEN {_HIDDEN}is_end THEN {_HIDDEN}{name} ELSE {_UNREAD} END"
+                columns.append(functions.expr(f"{trouble} AS {name}"))
                 continue
             if new is None:
                 columns.append(functions.expr(_kept(name)))
@@ -189,6 +192,26 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
                 new = functions.when(is_end | ~is_kept, old).otherwise(new)
             columns.append(new.alias(name))
         return judged.select(*columns, is_kept.alias("keep"))
+
+
+def _with_documents(
+    judged: "DataFrame", parsed: Sequence[str], *, has_trouble: bool
+) -> "DataFrame":
+    """Add the documents of records whose fields are selected, and why a record cannot be selected.
+
+    The trouble of such a record says what was found before the engine; the engine itself may have narrower limits.
+    """
+    judged = judged.selectExpr(
+        "*", *(f"CASE WHEN {_READ} THEN try_parse_json({c}) END AS {_DOCUMENT}{c}" for c in parsed)
+    )
+    whens = " ".join(
+        f"WHEN {c} IS NOT NULL AND {_DOCUMENT}{c} IS NULL "
+        f"THEN 'the {c} is not JSON that the engine can read: no field of it can be selected'"
+        for c in parsed
+    )
+    known = f"{_HIDDEN}{TROUBLE}" if has_trouble else "CAST(NULL AS STRING)"
+    reason = f"CASE WHEN {_READ} THEN coalesce({known}, CASE {whens} END) END"
+    return judged.selectExpr("*", f"{reason} AS {_UNREAD}")
 
 
 def _kept(name: str) -> str:
@@ -255,7 +278,9 @@ def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Colum
 def _field(output: Output) -> "Column":
     from pyspark.sql import functions
 
-    return functions.expr(output.json or output.expression.sql).alias(output.name)
+    path = output.bare_path
+    made = output.expression.sql if path is None else as_json(path, f"{_DOCUMENT}{path.column}")
+    return functions.expr(made).alias(output.name)
 
 
 def _as_bytes(made: "Column", type_: "DataType") -> "Column":
@@ -336,7 +361,7 @@ def _check_output(scope: "DataFrame", output: Output) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
-    if output.replaces is not None:
+    if output.replaces is not None or output.bare_path is not None:
         return
     try:
         _ = scope.select(functions.to_json(functions.struct(_field(output)), _JSON)).schema

@@ -68,6 +68,11 @@ def as_type(path: Token, type_: str) -> str:
     return f"coalesce({exact}, {cast})" if type_.lower().startswith(("dec", "num")) else exact
 
 
+def as_json(path: Token, document: str) -> str:
+    """Return SQL for the JSON value itself, from a column with the parsed document."""
+    return f"try_variant_get({document}, {_literal(_json_path(path.steps))}, 'variant')"
+
+
 def is_exact(type_: str) -> bool:
     """Return whether the conversion through text would lose something for this type."""
     return _EXACT.match(type_) is not None

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from playhead.transform.path_sql import as_text, as_type
 from playhead.transform.spark_sql import Expression, translate
 from playhead.transform.tokens import DOCUMENTS, BadExpression, Token, TokenKind, tokens_of
 
@@ -88,13 +87,10 @@ class Output:
         return first if first.kind is TokenKind.PATH and is_typed else None
 
     @property
-    def json(self) -> str | None:
-        """SQL of the JSON value itself, for a path without a type: it keeps its JSON type."""
+    def bare_path(self) -> Token | None:
+        """The path that it is, without a type: it keeps its JSON type."""
         sole = self.expression.sole
-        if sole is None or sole.column not in DOCUMENTS:
-            return None
-        # A document that is not strict JSON, for example with a duplicate name, still has a text.
-        return f"coalesce({as_type(sole, 'variant')}, CAST({as_text(sole)} AS VARIANT))"
+        return sole if sole is not None and sole.column in DOCUMENTS else None
 
 
 def _needed(text: str, option: str) -> list[Token]:

@@ -1,0 +1,208 @@
+"""Says of which values the selected fields cannot be read, or would be altered.
+
+To the engine, a value that is no JSON object has none of the fields: they would be NULL, and the record written
+without its content. Of two fields with one name it takes one, and it rounds numbers that only a floating-point number
+can hold. So a path alone, with or without a type, reads only documents of which nothing is lost. In a larger
+expression, such as `coalesce(value:a, value)`, the NULL may be meant.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from playhead.decoding import Decoder, Decoding, Kinds
+from playhead.records import Records
+from playhead.transform.tokens import DOCUMENTS, Step, Token, TokenKind
+from playhead.transform.transform import Output, Transform
+
+# The engine's decimals; it makes other numbers floating-point ones.
+_MOST_DIGITS = 38
+# Of other numbers, nothing is lost. Possessive, since a value may have a million digits.
+_MAY_BE_ROUNDED = re.compile(
+    rb"[:,\[]\s*-?[0-9.]++(?:[eE][-+]?[0-9]{3}|(?<=[0-9]{39})|(?<=[0-9.]{40})|(?<=[0-9.]{16})[eE])"
+)
+_HALF_OF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedPath:
+    """A path that a selected field is."""
+
+    column: str
+    steps: tuple[Step, ...]
+    text: str
+    keeps_names: bool
+    """Whether it is made of all fields inside: without a type, or with one that has several values."""
+    keeps_numbers: bool
+    """Whether numbers keep their JSON type: without a type, or as a variant."""
+
+    @classmethod
+    def of(cls, output: Output, path: Token) -> "SelectedPath":
+        types = [t.text.lower() for t in output.expression.tokens if t.kind is TokenKind.TYPE]
+        first = types[0] if types else "variant"
+        is_whole = first.startswith(("array", "map", "struct", "variant"))
+        return cls(path.column, path.steps, path.text, is_whole, is_whole and "variant" in first)
+
+
+def selected_paths(outputs: Iterable[Output]) -> tuple[SelectedPath, ...]:
+    """Return the paths into keys and values that selected fields are."""
+    return tuple(
+        SelectedPath.of(output, path)
+        for output in outputs
+        # Without a new time a record keeps its own, and its content.
+        if output.replaces != "timestamp" and (path := output.path) and path.column in DOCUMENTS
+    )
+
+
+def for_selection(decoding: Decoding, transform: Transform) -> Decoding:
+    """Return the decoding, of whose values the selected fields are looked at too."""
+    paths = selected_paths(transform.outputs())
+    return _SelectedDecoding(decoding, paths) if paths else decoding
+
+
+@dataclass(frozen=True)
+class _SelectedDecoding:
+    inner: Decoding
+    paths: tuple[SelectedPath, ...]
+
+    def open(self) -> "_SelectedDecoder":
+        return _SelectedDecoder(self.inner.open(), self.paths)
+
+
+class _SelectedDecoder:
+    def __init__(self, inner: Decoder, paths: Sequence[SelectedPath]) -> None:
+        self._inner = inner
+        self._paths = {
+            column: [path for path in paths if path.column == column]
+            for column in sorted({path.column for path in paths})
+        }
+
+    def decoded(self, records: Records, /) -> Records:
+        found = self._inner.decoded(records)
+        reasons: dict[int, str] = {}
+        for column, paths in self._paths.items():
+            documents = found.keys if column == "key" else found.readable
+            for offset, reason in _why_not(found.offsets, documents, paths):
+                if offset not in found.undecoded:
+                    reasons.setdefault(offset, reason)
+        return replace(found, unselectable=reasons)
+
+    def kinds(self, runs: Iterable[Records], /) -> Kinds:
+        return self._inner.kinds(runs)
+
+
+def _why_not(
+    offsets: Sequence[int], documents: Sequence[bytes | None], paths: Sequence[SelectedPath]
+) -> Iterator[tuple[int, str]]:
+    """Return the offsets of the documents that cannot be selected from, with the reasons."""
+    # One search in all documents: there is mostly none.
+    is_any = _MAY_BE_ROUNDED.search(b"\n".join(filter(None, documents))) is not None
+    for offset, document in zip(offsets, documents, strict=True):
+        # A tombstone stays one.
+        if document is None:
+            continue
+        reader = _READER
+        if is_any and _MAY_BE_ROUNDED.search(document):
+            reader = _READER_OF_NUMBERS
+        reason = _why_not_from(document, reader, paths)
+        if reason is not None:
+            yield offset, reason
+
+
+def _why_not_from(
+    document: bytes, reader: json.JSONDecoder, paths: Sequence[SelectedPath]
+) -> str | None:
+    column = paths[0].column
+    try:
+        found = reader.decode(document.decode("utf-8"))
+        if _HALF_OF_PAIR.search(document):
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        return f"the {column} is nested too deeply: no field of it can be selected"
+    except ValueError:
+        return f"the {column} is not JSON: no field of it can be selected"
+    for path in paths:
+        reason = _why_not_at(found, path)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _why_not_at(document: Any, path: SelectedPath) -> str | None:
+    is_of_list = isinstance(path.steps[0], int)
+    if not isinstance(document, list if is_of_list else dict):
+        name = "list" if is_of_list else "object"
+        return f"the {path.column} is not a JSON {name}: no field of it can be selected"
+    found: Any = document
+    for step in path.steps:
+        if isinstance(found, _Repeated) and step in found.repeated:
+            return f"{path.text} has two fields of the name {step}: one of them would be lost"
+        try:
+            found = found[step]
+        except (LookupError, TypeError):  # The engine finds nothing either.
+            return None
+    return _altered(found, path) if path.keeps_names else None
+
+
+def _altered(found: Any, path: SelectedPath) -> str | None:
+    waiting = [found]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, _Repeated):
+            name = min(each.repeated)
+            return f"{path.text} has two fields of the name {name}: one of them would be lost"
+        if isinstance(each, _Number):
+            if path.keeps_numbers and _is_rounded(each):
+                hint = (
+                    f"{path.text}::double AS … rounds it, too"
+                    if each is found
+                    else "it can only be rounded"
+                )
+                return f"{path.text} has a number that would be rounded; {hint}"
+        elif isinstance(each, dict | list):
+            waiting += each.values() if isinstance(each, dict) else each
+    return None
+
+
+def _is_rounded(text: str) -> bool:
+    exact = Decimal(text)
+    _, digits, exponent = exact.as_tuple()
+    is_decimal = "e" not in text.lower() and len(digits) <= _MOST_DIGITS >= -int(exponent)
+    return not is_decimal and Decimal(repr(float(text))) != exact
+
+
+class _Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+class _Repeated(dict[str, Any]):
+    """An object with several fields of one name, in `repeated`."""
+
+    repeated: frozenset[str] = frozenset()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    made = _Repeated(found)
+    made.repeated = frozenset(
+        name for name, count in Counter(n for n, _ in pairs).items() if count > 1
+    )
+    return made
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+_READER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+_READER_OF_NUMBERS = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_Number, parse_float=_Number
+)
