@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from playhead.postgres.rows.altered_values import CUT, ROUNDED, alterations
+from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED, alterations
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.table import Column
 
@@ -108,3 +108,27 @@ def test_decimals_that_are_kept_are_not_counted(base: str, text: str) -> None:
 @pytest.mark.parametrize("text", ["040506+0530", "0405 IST", "040506.5-08"])
 def test_a_zone_behind_a_time_without_colons_is_counted(text: str) -> None:
     assert [*altered("time", text)] == [CUT]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"{\"a\":1,\"a\":2}"}',
+        r'{1,"[{\"b\":{\"a\":1,\"\\u0061\":2}}]"}',
+        r"{\{\"a\":1\,\"a\":2\}}",
+        r'[0:0]={"{\"a\":1,\"a\":2}"}',
+    ],
+)
+def test_fields_of_one_name_are_counted_in_an_array_that_is_a_text(text: str) -> None:
+    column = Column("at", "jsonb[]", "_jsonb", "b", "jsonb", -1, False, "", "", "", "")
+    assert [*alterations({"at": text}, [Field(column, None)], {"at": "at"})] == [REPEATED]
+    for held in (text.replace(r"\"a\":1", r"\"c\":1"), "{NULL,1}", '{"', "{}"):
+        assert [*alterations({"at": held}, [Field(column, None)], {"at": "at"})] == []
+
+
+def test_quotes_without_an_end_keep_no_task_busy() -> None:
+    column = Column("at", "jsonb[]", "_jsonb", "b", "jsonb", -1, False, "", "", "", "")
+    began = time.process_time()
+    for text in ('{"' * _MANY, '{"' + r"\"" * _MANY, "{" + "[" * _MANY, r"{\[" * _MANY):
+        assert [*alterations({"at": text}, [Field(column, None)], {"at": "at"})] == []
+    assert time.process_time() - began < 1

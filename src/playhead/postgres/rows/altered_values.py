@@ -7,6 +7,7 @@ without a zone, a date or a time of day cuts what a text says of it. Of two fiel
 one counts, and only `json` keeps both. None of these is an error.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -45,6 +46,8 @@ _NO_ZONES = tuple(
 )
 # A day number with a part of a day.
 _PART_OF_DAY = re.compile(r"^\s*(?:JULIAN|J)\s*\d+\.0*[1-9]", re.IGNORECASE)
+_ELEMENT_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++)', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
 # Ranges by the type of their bounds, which the server reads as it reads a value.
 _BOUNDS = {
@@ -108,7 +111,7 @@ def alterations(
 def _alteration(column: Column, held: Any) -> Iterator[str]:
     kind = column.element or column.base
     if kind == "jsonb":
-        if has_repeated(held):
+        if has_repeated(held) or (column.element and _text_has_repeated(held)):
             yield REPEATED
         return
     leaves = [*_leaves(held)]
@@ -160,6 +163,29 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
         found = _FRACTION.search(f" {held}" if kind in ("time", "timetz") else held)
         return found is not None and any(digit != "0" for digit in found[1][most:])
     return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
+
+
+def _text_has_repeated(held: Any) -> bool:
+    """Return whether an array of JSON that is written as PostgreSQL's text has such an object inside."""
+    if not isinstance(held, str) or not held.lstrip().startswith(("{", "[")):
+        return False
+    elements = _ELEMENT_OF_TEXT.findall(held.partition("{")[2])
+    return any(_is_repeated(_ESCAPED.sub(r"\1", quoted or plain)) for quoted, plain in elements)
+
+
+def _is_repeated(text: str) -> bool:
+    try:
+        return has_repeated(_PAIRS.decode(text))
+    except (ValueError, RecursionError):  # NULL, or what the server refuses.
+        return False
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Repeated(pairs)
+
+
+_PAIRS = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_object)
 
 
 def _parts_of_text(held: Any) -> Sequence[Any]:
