@@ -30,7 +30,7 @@ from playhead.postgres.session import TableName as TablePlace
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.replay.assemble import ends
-from playhead.replay.decode import sampled
+from playhead.replay.decode import readable, sampled
 from playhead.schemas.proto_json import Values, kinds
 from playhead.schemas.registry import (
     Registry,
@@ -422,6 +422,7 @@ def test_samples_are_decoded_and_those_that_cannot_be_are_told() -> None:
     assert "1 of 3 sampled records cannot be decoded as int; --on-error says" in note.text
     assert f"{TOPIC}:0 offset 1" in note.text
     assert found.kinds == {TOPIC: {"value": "integer"}}
+    assert readable(found.records, "have no fields")[1] == ()  # They are reported once.
     assert sampled([Records.of(held)], None, "json").records[0].readable == [
         b"\0\0\0\7",
         b"x",

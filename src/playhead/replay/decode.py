@@ -1,7 +1,7 @@
 """Applies `--decode` to a replay, and to the samples of its plan."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from playhead.config.context import Configuration
 from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, Decoding, Kinds
@@ -68,7 +68,7 @@ def readable(samples: Sequence[Records], why: str) -> tuple[list[Records], tuple
     troubles: list[str] = []
     for records in samples:
         good = [i for i, offset in enumerate(records.offsets) if offset not in records.undecoded]
-        kept.append(records.pick(good))
+        kept.append(replace(records.pick(good), undecoded={}))
         troubles += [
             f"{records.topic}:{records.partition} offset {offset}: {reason}"
             for offset, reason in records.undecoded.items()
