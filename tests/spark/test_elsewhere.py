@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.host.runtimes import find_spark_home
 from playhead.testing.fixtures import MakeTopic
 from playhead.testing.kafka_writer import Writer
 
@@ -67,45 +65,6 @@ def test_on_a_cluster_of_two_workers(cluster: str, kafka: KafkaConnection, fille
     count, size, workers = run("master", cluster, kafka, filled)
     assert (int(count), int(size)) == (RECORDS, 5 * RECORDS)
     assert int(workers) == 2, "both workers had a part"
-
-
-EXECUTORS = """
-from pathlib import Path
-from playhead.spark import session
-from playhead.spark.task_secrets import handing
-
-spark = session.session("own", master="local-cluster[1,1,600]", conf={"spark.executor.memory": "512m"})
-with handing(spark) as handover:
-    frame = spark.range(0, 2, 1, 1).mapInArrow(handover.task(lambda parts: parts), "id long")
-    assert [row.id for row in frame.collect()] == [0, 1]
-conf = spark.sparkContext.getConf()
-assert conf.get("spark.authenticate") == conf.get("spark.network.crypto.enabled") == "true"
-secret = conf.get("spark.authenticate.secret").encode()
-commands = []
-for file in Path("/proc").glob("[0-9]*/cmdline"):
-    try:
-        commands.append(file.read_bytes())
-    except OSError:
-        pass
-assert any(b"CoarseGrainedExecutorBackend" in each for each in commands)
-assert not [each for each in commands if secret in each]
-session.stop(spark)
-"""
-
-
-@pytest.mark.torture
-def test_executors_of_this_machine_share_a_secret_that_no_command_line_has(
-    java_home: Path,
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", EXECUTORS],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        env=os.environ | {"JAVA_HOME": str(java_home), "SPARK_HOME": str(find_spark_home())},
-    )
-    assert done.returncode == 0, done.stderr
-    assert "has no authentication" not in done.stderr
 
 
 def test_through_spark_connect(connect_server: str, kafka: KafkaConnection, filled: str) -> None:

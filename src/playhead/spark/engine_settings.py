@@ -1,9 +1,8 @@
 """The settings of an engine that starts here: small, authenticated, and on loopback."""
 
 import os
-import secrets
-from collections.abc import Mapping
 
+from playhead.errors import Refused
 from playhead.host import jars
 
 LOCAL = "local[*]"
@@ -16,6 +15,20 @@ _CLOSED = {
     "spark.network.crypto.saslFallback": "false",
 }
 _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
+
+
+def refuse_own_cluster(master: str) -> None:
+    """Refuse the cluster that Spark keeps for its own tests.
+
+    Its web pages require no login, and without SPARK_HOME its executors run the jars of the working folder.
+    """
+    if master.startswith(_LOCAL_CLUSTER):
+        raise Refused(
+            f"the Spark master {master} is open to other users of this machine, and runs jars of the "
+            "folder where a command starts",
+            hint="local[N] runs N tasks on this machine; for several processes, start a cluster of Spark's "
+            "with spark.authenticate, and give its spark://HOST:PORT",
+        )
 
 
 def settings(name: str, master: str) -> dict[str, str]:
@@ -47,10 +60,3 @@ def settings(name: str, master: str) -> dict[str, str]:
 
 def _stays_here(master: str) -> bool:
     return master.startswith(("local", f"spark://{_LOOPBACK}:", "spark://localhost:"))
-
-
-def executors_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the secret of this machine's executors; it must not be on a command line, which others can see."""
-    if not settings["spark.master"].startswith(_LOCAL_CLUSTER):
-        return {}
-    return {"spark.authenticate.secret": secrets.token_hex(32)}

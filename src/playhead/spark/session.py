@@ -236,10 +236,11 @@ def _active() -> "SparkSession | None":
 
 
 def _start(settings: dict[str, str], memory: str, is_brief: bool) -> "SparkSession":
+    engine_settings.refuse_own_cluster(settings["spark.master"])
     if os.environ.get("SPARK_HOME"):
         return _start_by_its_own_scripts(settings, memory)
     if _has_jvm():
-        return _build(settings | engine_settings.executors_secret(settings))
+        return _build(settings)
     engine, cache = boot(settings, memory, _BRIEF if is_brief else ())
     spark = _connect(engine, settings)
     if cache is not None and not cache.is_there():
@@ -355,7 +356,7 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     with _environment(handed):
-        spark = _build(dict(settings) | engine_settings.executors_secret(settings))
+        spark = _build(settings)
     process_habits.quiet(spark.sparkContext)
     atexit.register(shut_down)
     return spark
@@ -379,7 +380,7 @@ def _start_by_its_own_scripts(settings: dict[str, str], memory: str) -> "SparkSe
 
         # First without the settings: PySpark would put them on a command line, including secrets.
         SparkContext._ensure_initialized()
-        return _build(settings | engine_settings.executors_secret(settings))
+        return _build(settings)
 
 
 @contextmanager
