@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from playhead.capture.address import BadPlace, parse_place
 from playhead.cli.app import main
 from playhead.host import paths
 
@@ -120,3 +121,13 @@ def test_trusting_shows_the_server_whatever_is_written_around_it(run, tmp_path, 
     assert code == 0, err
     [row] = json.loads(out)["settings"]
     assert row["value"] == shown
+
+
+@pytest.mark.parametrize(
+    "written", ["u:{}@h:1", "kafka://u:{}@h:1", "SASL_SSL://u:{}@h"], ids=["bare", "kafka", "sasl"]
+)
+def test_a_login_in_an_address_of_the_proxy_is_hidden(written: str) -> None:
+    password = "pasted-with-the-address"
+    with pytest.raises(BadPlace) as bad:
+        parse_place("--upstream", written.format(password))
+    assert password not in f"{bad.value} {bad.value.text}"

@@ -5,6 +5,7 @@ import re
 import socket
 from typing import NamedTuple
 
+from playhead import secrets
 from playhead.errors import Refused, UsageError
 
 _FORM = re.compile(r"(\[[^\[\]]+\]|[^:/\[\]@?#\s]+):([0-9]{1,5})")
@@ -16,6 +17,9 @@ class BadPlace(UsageError):
     """An address that cannot be parsed."""
 
     def __init__(self, flag: str, text: str, *, reason: str) -> None:
+        # A password does not belong there, but may have been pasted with the address.
+        secrets.remember_logins(text)
+        text = secrets.redact(text)
         self.flag, self.text, self.reason = flag, text, reason
         super().__init__(
             f"{flag} {text!r}: {reason}", hint="write HOST:PORT, such as 127.0.0.1:19092"
