@@ -1,5 +1,6 @@
 """The table of systems: the package that implements each kind of endpoint, ours or an installed one."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -166,6 +167,6 @@ def _installed_paths() -> list[str]:
         str(path)
         for path in absolute
         if here == Path("/")
-        or not any(each.is_relative_to(here) for each in (path, path.resolve()))
+        or not any(each.is_relative_to(here) for each in (path, Path(os.path.realpath(path))))
         or any(map(path.is_relative_to, trusted))
     ]

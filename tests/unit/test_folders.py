@@ -10,14 +10,17 @@ import pytest
 
 from playhead.capture.snapshot_writer import Rotation, Snapshot
 from playhead.errors import PlayheadError, Refused, SandboxError
+from playhead.files.archive import settled
 from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
 from playhead.host import file_lock, jars
+from playhead.host.folder_tree import remove_tree
 from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
 from playhead.host.paths import cache_dir, config_file, state_dir
 from playhead.sandbox import Sandbox
 from playhead.spark.engine_folder import EngineFolder
 from playhead.spark.task_secrets import Handover
+from tests.fix_deep_folders import folder_of_many_levels
 from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
 
 # --- who else can change it
@@ -153,6 +156,24 @@ def test_a_planted_link_in_an_archive_is_not_written_through(tmp_path, name):
     with suppress(PlayheadError), store.held("r", "topic"), store.alone("topic"):
         store.publish("topic/data", [b"new"])
     assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_an_archive_in_a_link_to_itself_has_a_root(tmp_path):
+    """Before Python 3.13, Path.resolve raises an error that is no OSError."""
+    (tmp_path / "loop").symlink_to("loop")
+    root = settled(str(tmp_path / "loop"))
+    assert root == LocalStore(tmp_path / "loop").identity == str(tmp_path / "loop")
+
+
+def test_a_tree_of_thousands_of_levels_is_removed_and_no_link_is_followed(tmp_path):
+    """The user of the sandbox's servers could make one, and `up --fresh` ended with a fault of Playhead's."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    with folder_of_many_levels(tmp_path / "top") as top:
+        (top / "link").symlink_to(tmp_path / "kept")
+        remove_tree(top)
+        assert not top.exists()
+    assert (tmp_path / "kept" / "file").exists()
 
 
 @pytest.mark.parametrize("name", [".lock", ".hold"])

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from playhead.host.threads import call_within
+from playhead.queries import log_folder
 from playhead.queries.log_file import LogFile, open_log
 from playhead.queries.log_folder import KeptLog, LogFolder, _matching
 from playhead.querylog.cutting import cutter_of, rows_of
 from playhead.querylog.located import LocatedRow
 from playhead.querylog.stderr_prefix import KNOWN_PREFIXES
+from tests.fix_deep_folders import folder_of_many_levels
 from tests.fix_strangers import NEEDS_A_STRANGER, as_stranger, strangers_folder
 
 DATA = Path(__file__).parent.parent / "data" / "querylog"
@@ -419,6 +421,36 @@ def test_links_in_circles_do_not_keep_a_pattern_of_all_folders(tmp_path):
     assert len(found) == 4
     everything = [path for path in _matching(logs / "**") if path.is_file()]
     assert {path.resolve() for path in everything} == {path.resolve() for path in found}
+
+
+def test_a_link_to_itself_among_the_folders_ends_nothing(tmp_path):
+    """Before Python 3.13, Path.resolve raises an error that is no OSError."""
+    shutil.copytree(DATA, tmp_path / "day" / "pg")
+    (tmp_path / "loop").symlink_to("loop")
+    found = {*_matching(tmp_path / "*" / "**" / "*.csv")}
+    assert found == {tmp_path / "day" / "pg" / each.name for each in CSV}
+
+
+def test_a_log_that_becomes_a_link_to_itself_while_it_is_looked_at_ends_nothing(
+    tmp_path, follow, monkeypatch
+):
+    (tmp_path / "a.csv").write_text("no row yet\n")
+    (tmp_path / "loop").symlink_to("loop")
+    follower = follow(tmp_path / "a.csv")
+
+    def swapped(path: Path, *_):
+        (tmp_path / "loop").replace(path)
+
+    monkeypatch.setattr(log_folder, "open_log", swapped)
+    follower.catch_up()
+    assert follower.folder.unknown == set()
+
+
+@pytest.mark.parametrize("name", ["d", "[d"])
+def test_a_pattern_of_all_folders_stands_thousands_of_levels(tmp_path, name):
+    (tmp_path / "a.csv").write_text("x")
+    with folder_of_many_levels(tmp_path / "top", name):
+        assert [*_matching(tmp_path / "**" / "*.csv")] == [tmp_path / "a.csv"]
 
 
 def test_a_pattern_of_all_folders_finds_what_the_shell_would(tmp_path):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -128,6 +129,21 @@ def test_a_process_of_another_user_is_not_the_servers_and_is_left_alone(sleeping
     assert forged.stop(graceful=signal.SIGKILL, patience_s=1) is False
     forged.end_strays()
     assert is_alive(process)
+
+
+@NEEDS_A_STRANGER
+def test_a_process_of_another_user_with_our_marker_keeps_nobody_waiting(server):
+    """Another user can start hundreds, each of which a start would await for ten seconds."""
+    words = ["java", "-c", "read line", server.marker]
+    stranger = subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE)
+    try:
+        forged = replace(server, user=User("nobody", 65_534, 65_534))
+        began = time.monotonic()
+        forged.end_strays()
+        assert time.monotonic() - began < 5
+        assert is_alive(stranger)
+    finally:
+        stranger.communicate()
 
 
 def test_a_note_that_is_a_link_or_a_pipe_is_none(server, tmp_path):

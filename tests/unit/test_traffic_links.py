@@ -8,6 +8,7 @@ import pytest
 from playhead.traffic.formats.server_log import find_logs
 from playhead.traffic.snapshot import NoSnapshot, find_snapshot, opened, plain
 from tests.capturing import SNAPSHOT
+from tests.fix_deep_folders import folder_of_many_levels
 
 NAMES = ("raw.jsonl", "topic/2026-03-02.json", "topic/2026-03-02.md")
 
@@ -66,3 +67,17 @@ def test_a_link_out_of_a_folder_of_logs_is_named_and_not_read(tmp_path: Path, pa
     planted(tmp_path / "logs", "a.csv").symlink_to(outside)
     with pytest.raises(NoSnapshot, match="is a link out of"):
         find_logs("csvlog", str(tmp_path / pattern))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_to_itself_in_a_capture_is_named(tmp_path: Path, name: str) -> None:
+    place = planted(tmp_path / "capture", name)
+    place.symlink_to(place)
+    with pytest.raises(NoSnapshot, match="is not a regular file"):
+        find_snapshot(str(tmp_path / "capture"))
+
+
+def test_a_capture_of_thousands_of_levels_is_walked_to_its_end(tmp_path: Path) -> None:
+    with folder_of_many_levels(tmp_path / "capture") as capture:
+        (capture / "d" / "2026-03-02.json").write_bytes(SNAPSHOT.read_bytes())
+        assert len(find_snapshot(str(capture)).files) == 1

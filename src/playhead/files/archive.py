@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -309,7 +310,7 @@ def settled(root: str) -> str:
         raise BadValue(
             "root", found=root, needed="a folder, or s3://BUCKET/PREFIX", where="an archive"
         )
-    return str(paths.at_home(local).resolve())
+    return os.path.realpath(paths.at_home(local))
 
 
 def checked_format(format_: str) -> Format:

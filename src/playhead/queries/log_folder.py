@@ -1,15 +1,17 @@
 """Follows the logs that match a pattern, in order, while files are created, grow, and are renamed or truncated."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import escape, glob, has_magic
+from glob import glob, has_magic
 from io import FileIO
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import attrgetter
+from os.path import realpath
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from playhead.host.folder_tree import folders_below
 from playhead.host.folders import open_plain
 from playhead.queries.log_file import ContentChanged, LogFile, UnreadableFile, open_log
 from playhead.querylog.located import LocatedRow
@@ -211,33 +213,22 @@ class LogFolder:
 
 def _matching(pattern: Path) -> Iterator[Path]:
     """Yield the paths that match; `**` means any number of folders."""
-    parts = pattern.parts
-    if _ANY_FOLDERS not in parts:
-        # Path.glob does not accept an absolute pattern.
-        yield from map(Path, glob(str(pattern)))  # noqa: PTH207
-        return
-    at = parts.index(_ANY_FOLDERS)
-    found: dict[Path, None] = {}
-    for top in glob(str(Path(*parts[:at]))):  # noqa: PTH207
-        for folder in _folders(top):
-            found |= dict.fromkeys(_matching(Path(escape(folder), *parts[at + 1 :] or ("*",))))
-    yield from found
+    top, *names = pattern.parts
+    yield from map(Path, _found(top, names))
 
 
-def _folders(top: str) -> Iterator[str]:
-    """Yield a folder and those below it, each once: links of the server's user could lead in circles.
-
-    Below a link that leads out there is no log to be read, and perhaps all files of the machine.
-    """
-    inside, seen = Path(top).resolve(), set[Path]()
-    for folder, names, _ in os.walk(top, followlinks=True):
-        real = Path(folder).resolve()
-        names[:] = [name for name in names if not name.startswith(".")]
-        if real not in seen:
-            yield folder
-        if real in seen or not real.is_relative_to(inside):
-            names.clear()
-        seen.add(real)
+def _found(folder: str, names: Sequence[str]) -> Iterable[str]:
+    """Return the paths below a folder that match these names."""
+    if _ANY_FOLDERS not in names:
+        # With the whole path, glob calls itself for each level.
+        inside = glob("/".join(names), root_dir=folder)  # noqa: PTH207
+        return [str(Path(folder, each)) for each in inside]
+    at = names.index(_ANY_FOLDERS)
+    tops = _found(folder, names[:at]) if at else [folder]
+    inner = (each for top in tops for each in folders_below(top, by_links=True))
+    return dict.fromkeys(
+        chain.from_iterable(_found(each, names[at + 1 :] or "*") for each in inner)
+    )
 
 
 def _take(known: LogFile, log: LogFile) -> None:
@@ -253,7 +244,7 @@ def _take(known: LogFile, log: LogFile) -> None:
 def _has_a_line(path: Path) -> bool:
     """Return whether the file contains a complete line; an incomplete first line is not reported."""
     try:
-        with FileIO(open_plain(path.resolve(), os.O_RDONLY), "rb") as file:
+        with FileIO(open_plain(realpath(path), os.O_RDONLY), "rb") as file:
             return file.read(_BEGINNING).find(b"\n") >= 0
     except OSError:
         return False

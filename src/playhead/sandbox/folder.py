@@ -18,6 +18,7 @@ from playhead.errors import SandboxError
 from playhead.host import file_lock, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.host.clock import wait_until
+from playhead.host.folder_tree import remove_tree
 from playhead.host.folders import exposed, open_plain
 from playhead.sandbox.process import User
 
@@ -243,7 +244,7 @@ def new_unfinished(data: Path) -> Path:
     the old one.
     """
     for left in data.parent.glob(f"{data.name}.*.new"):
-        shutil.rmtree(left, ignore_errors=True)
+        remove_tree(left)
     return data.with_name(f"{data.name}.{os.getpid()}.new")
 
 

@@ -142,7 +142,8 @@ class Server:
         """
         for pid in _every_pid():
             words = _command_line(pid)
-            if self.marker in words and Path(words[0]).name in _PROGRAMS and pid != self.pid():
+            is_marked = self.marker in words and Path(words[0]).name in _PROGRAMS
+            if is_marked and self._is_ours(pid) and pid != self.pid():
                 self._signal(pid, signal.SIGKILL)
                 wait_until(
                     lambda pid=pid: _start_time(pid) is None,  # type: ignore[misc]

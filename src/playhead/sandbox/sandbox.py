@@ -1,7 +1,6 @@
 """A real broker and a real database in one folder: up, down, status."""
 
 import contextlib
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from playhead.errors import SandboxError, ServerDidNotStart
 from playhead.host import paths
 from playhead.host.atomic_file import write_whole
 from playhead.host.faults import abort_point
+from playhead.host.folder_tree import remove_tree
 from playhead.host.runtimes import command_of
 from playhead.sandbox import folder as ground
 from playhead.sandbox.broker import Broker
@@ -226,7 +226,7 @@ class Sandbox:
         self._stop(broker, database)
         (self.directory / "sandbox.json").unlink(missing_ok=True)
         for folder in (broker.directory, database.directory):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
     @staticmethod
     def _stop(*servers: Broker | Database) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import BinaryIO, Final, cast
 
 from playhead.errors import UsageError
 from playhead.host import paths
+from playhead.host.folder_tree import folders_below
 from playhead.host.folders import open_plain
 from playhead.host.own_links import opened_by_own_links
 
@@ -83,7 +84,7 @@ def find_file(name: str) -> Snapshot:
 
 def of_file(path: Path) -> Snapshot:
     """Return the capture of a file that the user named: it can be a link."""
-    return Snapshot(_stem(path), (path.resolve() if path.is_symlink() else path,))
+    return Snapshot(_stem(path), (_real(path),))
 
 
 def kept_inside(name: str, folder: Path, files: Iterable[Path]) -> list[Path]:
@@ -95,7 +96,7 @@ def kept_inside(name: str, folder: Path, files: Iterable[Path]) -> list[Path]:
     kept: dict[Path, None] = {}
     top = folder.resolve()
     for file in files:
-        real = file.resolve() if file.is_symlink() else file
+        real = _real(file)
         if real != file and not real.is_relative_to(top):
             reason = f"{file} is a link out of {folder}"
             raise NoSnapshot(name, reason=reason, hint=f"name the file itself: {real}")
@@ -103,6 +104,11 @@ def kept_inside(name: str, folder: Path, files: Iterable[Path]) -> list[Path]:
             raise NoSnapshot(name, reason=f"{file} is not a regular file")
         kept[real] = None
     return [*kept]
+
+
+def _real(file: Path) -> Path:
+    """Return what a link leads to; a link that leads to itself stays."""
+    return Path(os.path.realpath(file)) if file.is_symlink() else file
 
 
 def _stem(path: Path) -> str:
@@ -142,9 +148,9 @@ def _may_be_pair(file: Path) -> bool:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    for at, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        yield from (Path(at, each) for each in files if not each.startswith("."))
+    for at in map(Path, folders_below(str(folder))):
+        with suppress(OSError):  # It cannot be listed, or another user has removed it.
+            yield from (f for f in at.iterdir() if not f.name.startswith(".") and not f.is_dir())
 
 
 def _order(file: Path) -> tuple[bool, list[tuple[int, str]], str]:

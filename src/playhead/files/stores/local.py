@@ -41,7 +41,7 @@ class LocalStore:
 
     @property
     def identity(self) -> str:
-        return str(self.root.resolve())
+        return os.path.realpath(self.root)
 
     @property
     def excludes(self) -> bool:
