@@ -48,6 +48,20 @@ def test_what_stands_in_strings_is_no_value(text: str) -> None:
     assert loaded_text(json.dumps(document)) == document
 
 
+@pytest.mark.parametrize("sign", ["\U0001f600", "\\ud83d\\ude00"])
+def test_one_wide_character_does_not_make_a_long_document_four_times_as_large(
+    sign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed capture of 250 kB took five gigabytes."""
+    monkeypatch.setattr(json_documents, "_MOST_WIDE", 1 << 16)
+    for size, is_read in ((1 << 15, True), (1 << 16, False)):
+        text = f'{{"a":"{sign}{"x" * size}"}}'
+        assert isinstance(parsed(text.encode()), dict) is is_read
+        assert (_document(text) is not MISSING) is is_read
+    assert isinstance(parsed(f'{{"a":"\u4e00{"x" * (1 << 17)}"}}'.encode()), dict)
+    assert "a character beyond U+FFFF" in str(parsed(text.encode()))
+
+
 def test_a_document_of_many_short_lines_takes_little_more_memory_than_its_bytes() -> None:
     data = b"{\n" + b" \n" * 300_000
     tracemalloc.start()

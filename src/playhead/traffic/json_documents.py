@@ -4,13 +4,18 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from playhead.traffic.snapshot import LONGEST, SECTION
 
 _BOM = b"\xef\xbb\xbf"
 _MOST_VALUES = 4 << 20
 """In a document; as many empty arrays take 256 MB."""
+_MOST_WIDE: Final = LONGEST // 4
+"""Longest document with a character beyond U+FFFF: because of it, each character takes four bytes."""
+_TOO_WIDE: Final = f"a document of more than {_MOST_WIDE >> 20} MB with a character beyond U+FFFF"
+_WIDE: Final = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
+_WIDE_IN_TEXT: Final = re.compile(r"[\U00010000-\U0010ffff]|\\u[dD][89abAB]")
 _INTERNAL, _JSON = b"### INTERNAL", b"json: "
 
 
@@ -153,11 +158,19 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
 
 def loaded(data: bytes, encoding: str = "utf-8") -> Any:
     """Return the parsed document; raises ValueError if it would take much more memory than its bytes."""
-    return loaded_text(data.decode(encoding))
+    if len(data) > _MOST_WIDE and _WIDE.search(data):
+        raise ValueError(_TOO_WIDE)
+    return _loaded(data.decode(encoding))
 
 
 def loaded_text(text: str) -> Any:
     """Return the parsed document, as `loaded` does."""
+    if len(text) > _MOST_WIDE and _WIDE_IN_TEXT.search(text):
+        raise ValueError(_TOO_WIDE)
+    return _loaded(text)
+
+
+def _loaded(text: str) -> Any:
     if _signs(text) > _MOST_VALUES and _signs(_without_strings(text)) > _MOST_VALUES:
         raise ValueError(f"a document of more than {_MOST_VALUES:,} values")
     return json.loads(text)
