@@ -23,6 +23,8 @@ from playhead.sandbox.process import Server, User, await_server, run_to_end, tai
 NAME = USER = "playhead"
 _STOP_PATIENCE_S = 10.0
 _LONGEST_LOCK = 4_096
+_REQUIRES_AUTH = 160_000
+"""The first version of libpq that can refuse a way to log in."""
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -166,6 +168,9 @@ def _lets_in(memory: SandboxState) -> bool:
     from psycopg import sql
 
     maintenance = database_url(memory).rpartition("/")[0] + "/postgres"
+    if psycopg.pq.version() >= _REQUIRES_AUTH:
+        # Another user can take the port before the server does, and ask for the password itself.
+        maintenance += "?require_auth=scram-sha-256"
     try:
         with psycopg.connect(maintenance, connect_timeout=2, autocommit=True) as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME])
