@@ -21,6 +21,8 @@ from playhead.kafka.write.transactions import RecordColumns, Transactions, Unacc
 from playhead.ledger import UNREADABLE, LedgerUnreadable
 
 _VERSION: Final = 1
+_MOST_LOGS, _MOST_OF_A_LOG = 1 << 23, 1 << 40
+"""A place, which is made of both, has 63 bits."""
 _OVERHEAD_BYTES: Final = 512
 """What a record has beside its key, its value and its headers, in a set of its own."""
 _SET_BYTES: Final = 1_000_000
@@ -58,8 +60,11 @@ class Shipped(NamedTuple):
             if said["version"] != _VERSION:
                 raise ValueError(f"version {said['version']!r}; this Playhead knows {_VERSION}")
             tail = str(said.get("tail", ""))
-            return cls(int(said["sequence"]), int(said["position"]), str(said["path"]), tail)
-        except UNREADABLE as exc:
+            at = cls(int(said["sequence"]), int(said["position"]), str(said["path"]), tail)
+            if not (0 <= at.sequence < _MOST_LOGS and 0 <= at.position < _MOST_OF_A_LOG):
+                raise ValueError("no log has such a number or position")
+            return at
+        except (*UNREADABLE, OverflowError) as exc:
             raise LedgerUnreadable(where, str(exc)) from exc
 
 
