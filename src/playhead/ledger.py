@@ -23,7 +23,7 @@ NOT_KEPT = "not_kept"
 """In an entry's details: how many of the filtered records the target itself left out."""
 ALSO_REMOVED = "also_removed"
 """In an entry's details: how many rows that were there before a trigger or a foreign key removed meanwhile."""
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+UNREADABLE = (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError)
 """The errors of parsing a document that another program may have written."""
 ALSO_BURIED = "also_buried"
 """In an entry's details: how many records were dead letters at first, but were written in the end."""

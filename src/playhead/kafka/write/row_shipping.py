@@ -64,7 +64,7 @@ class Shipped(NamedTuple):
             if not (0 <= at.sequence < _MOST_LOGS and 0 <= at.position < _MOST_OF_A_LOG):
                 raise ValueError("no log has such a number or position")
             return at
-        except (*UNREADABLE, OverflowError) as exc:
+        except UNREADABLE as exc:
             raise LedgerUnreadable(where, str(exc)) from exc
 
 
