@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from playhead.spark.allowed_functions import check_calls, compared_literals
 from playhead.spark.arrow_rows import RAW, TROUBLE
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
+from playhead.spark.selected_columns import DOCUMENT, HEADERS, HIDDEN, JSON, columns_of, field_of
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
 from playhead.spark.value_types import is_hashed
-from playhead.transform.path_sql import as_json
 from playhead.transform.selected_fields import selected_paths
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, TokenKind
 from playhead.transform.transform import Output, Transform
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 # A bad record must not end a run: what cannot be computed is NULL. And a text means the same in
@@ -36,22 +36,12 @@ _SETTINGS = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
-_JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-_HEADERS = "array<struct<name string, value binary>>"
-_HIDDEN = "__"
 # Records whose fields are selected, their parsed keys and values, and why they cannot be selected.
-_READ, _UNREAD = f"NOT {_HIDDEN}is_end AND {_HIDDEN}keep", f"{_HIDDEN}unread"
-_DOCUMENT = f"{_HIDDEN}document_"
+_READ, _UNREAD = f"NOT {HIDDEN}is_end AND {HIDDEN}keep", f"{HIDDEN}unread"
 _NO_TIME_MS = -1
 # Spark's timestamps are in the years 1 to 9999; other times overflow in sums and would end a run.
 # To expressions they are NULL, and they stay in the record.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-_CREATE_TIME = 0
 _CONTENT = ("key", "value", "headers", RAW)
 
 
@@ -160,32 +150,32 @@ def apply(frame: "DataFrame", transform: Transform) -> "DataFrame":
     vet(frame.sparkSession, transform)
     with forgiving(frame.sparkSession):
         scope = _scope(frame)
-        is_end = functions.col(f"{_HIDDEN}is_end")
+        is_end = functions.col(f"{HIDDEN}is_end")
         condition = transform.condition()
         verdict = functions.lit(True) if condition is None else functions.expr(condition.sql)
         keep = functions.when(is_end, functions.lit(True)).otherwise(
             functions.coalesce(verdict, functions.lit(False))
         )
-        judged = scope.select("*", keep.alias(f"{_HIDDEN}keep"))
+        judged = scope.select("*", keep.alias(f"{HIDDEN}keep"))
         parsed = sorted({path.column for path in selected_paths(transform.outputs())})
         if parsed:
             judged = _with_documents(judged, parsed, has_trouble=TROUBLE in frame.columns)
             is_end |= functions.col(_UNREAD).isNotNull()
-        replaced = _replaced(judged, transform.outputs())
-        if "value" in replaced:
-            replaced[RAW] = functions.lit(None).cast("binary")
-        is_kept = functions.col(f"{_HIDDEN}keep")
+        new_columns = columns_of(judged, transform.outputs())
+        if "value" in new_columns:
+            new_columns[RAW] = functions.lit(None).cast("binary")
+        is_kept = functions.col(f"{HIDDEN}keep")
         columns = []
         for name in frame.columns:
-            new = replaced.get(name)
+            new = new_columns.get(name)
             if name == TROUBLE and parsed:
-                trouble = f"CASE WHEN {_HIDDEN}is_end THEN {_HIDDEN}{name} ELSE {_UNREAD} END"
+                trouble = f"CASE WHEN {HIDDEN}is_end THEN {HIDDEN}{name} ELSE {_UNREAD} END"
                 columns.append(functions.expr(f"{trouble} AS {name}"))
                 continue
             if new is None:
                 columns.append(functions.expr(_kept(name)))
                 continue
-            old = functions.col(_HIDDEN + name)
+            old = functions.col(HIDDEN + name)
             if name in _CONTENT:
                 new = functions.when(is_end, old).when(is_kept, new)
             else:
@@ -202,23 +192,23 @@ def _with_documents(
     The trouble of such a record says what was found before the engine; the engine itself may have narrower limits.
     """
     judged = judged.selectExpr(
-        "*", *(f"CASE WHEN {_READ} THEN try_parse_json({c}) END AS {_DOCUMENT}{c}" for c in parsed)
+        "*", *(f"CASE WHEN {_READ} THEN try_parse_json({c}) END AS {DOCUMENT}{c}" for c in parsed)
     )
     whens = " ".join(
-        f"WHEN {c} IS NOT NULL AND {_DOCUMENT}{c} IS NULL "
+        f"WHEN {c} IS NOT NULL AND {DOCUMENT}{c} IS NULL "
         f"THEN 'the {c} is not JSON that the engine can read: no field of it can be selected'"
         for c in parsed
     )
-    known = f"{_HIDDEN}{TROUBLE}" if has_trouble else "CAST(NULL AS STRING)"
+    known = f"{HIDDEN}{TROUBLE}" if has_trouble else "CAST(NULL AS STRING)"
     reason = f"CASE WHEN {_READ} THEN coalesce({known}, CASE {whens} END) END"
     return judged.selectExpr("*", f"{reason} AS {_UNREAD}")
 
 
 def _kept(name: str) -> str:
     """Return a column that no expression replaces; rejected records lose their content."""
-    old = _HIDDEN + name
+    old = HIDDEN + name
     if name in _CONTENT:
-        old = f"CASE WHEN {_HIDDEN}is_end OR {_HIDDEN}keep THEN {old} END"
+        old = f"CASE WHEN {HIDDEN}is_end OR {HIDDEN}keep THEN {old} END"
     return f"{old} AS {name}"
 
 
@@ -227,7 +217,7 @@ def _scope(frame: "DataFrame") -> "DataFrame":
 
     As texts: a column that Python composes takes ten calls into the JVM.
     """
-    hidden = [f"{name} AS {_HIDDEN}{name}" for name in frame.columns]
+    hidden = [f"{name} AS {HIDDEN}{name}" for name in frame.columns]
     raw = [name for name in (RAW, "value") if name in frame.columns]
     seen = {
         "key": "CAST(key AS STRING)",
@@ -238,81 +228,6 @@ def _scope(frame: "DataFrame") -> "DataFrame":
         "value_bytes": f"coalesce({', '.join(raw)})",
     }
     return frame.selectExpr(*hidden, *(f"{seen.get(name, name)} AS {name}" for name in COLUMNS))
-
-
-def _replaced(scope: "DataFrame", outputs: Sequence[Output]) -> "dict[str, Column]":
-    """Return the record's columns that the selected expressions replace."""
-    from pyspark.sql import functions
-
-    replaced = {}
-    fields = [output for output in outputs if output.replaces is None]
-    if fields:
-        # A tombstone deletes a key; with fields in it, it would do the opposite.
-        document = functions.to_json(
-            functions.struct(*(_field(output) for output in fields)), _JSON
-        )
-        is_there = functions.col(f"{_HIDDEN}value").isNotNull()
-        replaced["value"] = functions.when(is_there, document).cast("binary")
-    for output in outputs:
-        if output.replaces is None or output.is_bare:
-            continue
-        made = functions.expr(output.expression.sql)
-        if output.replaces == "timestamp":
-            # A record needs a time in a log: without a new one, it keeps its own.
-            time_ms = functions.unix_millis(made.cast("timestamp"))
-            replaced["timestamp_ms"] = functions.coalesce(
-                time_ms, functions.col(f"{_HIDDEN}timestamp_ms")
-            )
-            own_type = functions.col(f"{_HIDDEN}timestamp_type")
-            replaced["timestamp_type"] = functions.when(time_ms.isNull(), own_type).otherwise(
-                functions.lit(_CREATE_TIME)
-            )
-        elif output.replaces == "headers":
-            replaced["headers"] = _as_headers(made, scope.select(made).schema[0].dataType)
-        else:
-            type_ = scope.select(made).schema[0].dataType
-            replaced[output.replaces] = _as_bytes(made, type_)
-    return replaced
-
-
-def _field(output: Output) -> "Column":
-    from pyspark.sql import functions
-
-    path = output.bare_path
-    made = output.expression.sql if path is None else as_json(path, f"{_DOCUMENT}{path.column}")
-    return functions.expr(made).alias(output.name)
-
-
-def _as_bytes(made: "Column", type_: "DataType") -> "Column":
-    """Return text as UTF-8, bytes unchanged, times and structures as JSON, other values as text."""
-    from pyspark.sql import functions
-
-    kind = type_.typeName()
-    if kind == "binary":
-        return made
-    if kind in ("array", "map", "struct", "variant"):
-        return functions.to_json(made, _JSON).cast("binary")
-    if kind in ("timestamp", "timestamp_ntz"):
-        form = _JSON["timestampFormat" if kind == "timestamp" else "timestampNTZFormat"]
-        return functions.date_format(made, form).cast("binary")
-    return made.cast("string").cast("binary")
-
-
-def _as_headers(made: "Column", type_: "DataType") -> "Column":
-    """Return pairs of a name and a text or bytes; a pair without a name is left out."""
-    from pyspark.sql import functions
-    from pyspark.sql.types import ArrayType, StructType
-
-    if not isinstance(type_, ArrayType) or not isinstance(type_.elementType, StructType):
-        raise TypeError(f"headers: found {type_.simpleString()}, needed {_HEADERS}")
-    name, value = type_.elementType.names
-    pairs = functions.transform(
-        made,
-        lambda pair: functions.struct(
-            pair[name].cast("string").alias("name"), pair[value].cast("binary").alias("value")
-        ),
-    )
-    return functions.filter(pairs, lambda pair: pair["name"].isNotNull())
 
 
 _probe: "tuple[SparkSession, DataFrame] | None" = None
@@ -364,7 +279,7 @@ def _check_output(scope: "DataFrame", output: Output) -> None:
     if output.replaces is not None or output.bare_path is not None:
         return
     try:
-        _ = scope.select(functions.to_json(functions.struct(_field(output)), _JSON)).schema
+        _ = scope.select(functions.to_json(functions.struct(field_of(output)), JSON)).schema
     except PySparkException as exc:
         reason = f"{_type_of(scope, output.expression).simpleString()} has no form in JSON"
         raise at_all_of(output.expression, reason, "say ::string") from exc
@@ -388,9 +303,9 @@ def _misfit(part: str | None, found: "DataType") -> str | None:
         pair = getattr(found, "elementType", None)
         types = [field.dataType.typeName() for field in getattr(pair, "fields", [])]
         if kind != "array" or len(types) != 2 or {types[0], *types} - {"string", "binary"}:
-            return _HEADERS
+            return HEADERS
         if types[0] != "string":
-            return _HEADERS
+            return HEADERS
     return None
 
 
