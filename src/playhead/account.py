@@ -104,6 +104,8 @@ class Account:
         self._rule, self._write_dead_letters = rule or ErrorRule(), write_dead_letters
         self._letters: dict[int, DeadLetter] = {}
         self._final: set[int] = set()
+        self.entry: Entry | None = None
+        """What `close` returned last."""
 
     @property
     def refused_offsets(self) -> frozenset[int]:
@@ -143,7 +145,7 @@ class Account:
         dead = len(letters) if self._rule.action == "dlq" else 0
         skipped = len(letters) - dead
         not_kept = int((details or {}).get(NOT_KEPT, 0))
-        return Entry(
+        self.entry = Entry(
             self.slice,
             self.read,
             self.read - self.filtered - not_kept - self.outside - dead - skipped,
@@ -160,6 +162,7 @@ class Account:
             absences=self.explained.absences,
             unexplained_at=self.explained.unexplained[:MOST_BLANKS],
         )
+        return self.entry
 
     def _buried(self, letters: Sequence[DeadLetter]) -> int:
         if self._write_dead_letters is not None:

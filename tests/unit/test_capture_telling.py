@@ -8,6 +8,8 @@ import pytest
 
 from playhead.capture.address import BadPlace, HostPort, parse_place
 from playhead.capture.counts import Counts, NotAllCaptured, StatusReporter
+from playhead.capture.proxy import Proxy, Setting
+from playhead.capture.recorder import RecorderConfig
 from playhead.cli.app import main
 
 OUT = ["--upstream", "127.0.0.1:9", "--out"]
@@ -146,3 +148,14 @@ def test_pairs_that_could_not_be_parsed_did_not_arrive_too_fast(
     told = NotAllCaptured(found, reason=reason)
     assert str(told).endswith(why)
     assert bool(told.hint) == has_hint
+
+
+def test_what_the_recorder_still_writes_after_a_stop_is_not_dropped(tmp_path: Path) -> None:
+    here = HostPort("127.0.0.1", 0)
+    proxy = Proxy(Setting(here, HostPort("127.0.0.1", 9), RecorderConfig(str(tmp_path))))
+    proxy.tap.handed = 5
+    proxy.stop()
+    proxy.tap.connection_lost(None)  # The recorder closes its end first, and then tells its counts.
+    assert (proxy.counts().dropped, proxy.counts().waiting) == (0, 5)
+    proxy.ended.set()
+    assert (proxy.counts().dropped, proxy.counts().waiting) == (5, 0)

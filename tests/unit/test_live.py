@@ -231,6 +231,16 @@ def test_what_is_due_is_what_lies_between_its_place_and_the_rounds_end():
     assert json.loads(json.dumps(standing.as_document()))["lost"] == ["laps:0:6-8", "laps:1:0-2"]
 
 
+def test_only_written_records_count_as_written():
+    standing = PipelineProgress({PLACE: 3})
+    for start in (3, 6):
+        part = RoundWritten(*PLACE, start, start + 3, 3, 1, 5, 2, 0, {"with_rounded_values": 1})
+        standing.note([Outcome.from_document(Outcome(written=[part]).as_document())])
+    said = standing.as_document()
+    assert (said["records"], said["rejected"]) == (2, 4)
+    assert said["details"] == {"with_rounded_values": 2}
+
+
 def test_offsets_that_gave_no_record_without_a_reason_are_said():
     said: list[str] = []
     ground = SimpleNamespace(standing=PipelineProgress({PLACE: 3}), say=said.append)

@@ -58,7 +58,7 @@ def test_rounds_follow_each_other_and_the_ledger_stays_one_entry():
         outcome = write(round_of(target, slice_(start, start + 5)), drawn(*laps(start, start + 5)))
         assert (outcome.away, outcome.is_new, outcome.is_whole) == (None, start == 0, True)
         [written] = outcome.written
-        assert (written.from_offset, written.to_offset, written.kept) == (start, start + 5, 5)
+        assert (written.from_offset, written.to_offset, written.written) == (start, start + 5, 5)
     assert target.records == tuple(laps(0, 30))
     assert ledger(target) == [(0, 30, 30, 30)]
 
@@ -141,8 +141,14 @@ def test_verdicts_of_the_transform_count():
     target = ListTarget()
     given_ = [(Records.of(laps(0, 4)), [KEPT, FILTERED, FILTERED, KEPT])]
     outcome = write(round_of(target, slice_(0, 4)), given_)
-    assert [(each.read, each.kept) for each in outcome.written] == [(4, 2)]
+    assert [(each.read, each.written) for each in outcome.written] == [(4, 2)]
     assert ledger(target) == [(0, 4, 4, 2)]
+
+
+def test_a_record_that_is_rejected_is_not_written():
+    target = ListTarget(refuses=lambda each: "no" if each.offset % 2 else None)
+    outcome = write(round_of(target, slice_(0, 4), rule=ErrorRule("skip")), drawn(*laps(0, 4)))
+    assert [(each.written, each.rejected) for each in outcome.written] == [(2, 2)]
 
 
 def test_an_error_through_an_old_connection_is_tried_once_more_through_a_new_one():

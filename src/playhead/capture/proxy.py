@@ -125,11 +125,11 @@ class Proxy:
         return found
 
     def _lost_with_the_scribe(self, handed: int, known: int) -> int:
-        return (
-            max(handed - known - int(self._told.get("unreadable", 0)), 0)
-            if self.tap.is_broken
-            else 0
-        )
+        # After a stop, the recorder first writes what it has received, and tells it last.
+        is_writing_rest = self._is_stopped and not self.ended.is_set()
+        if not self.tap.is_broken or is_writing_rest:
+            return 0
+        return max(handed - known - int(self._told.get("unreadable", 0)), 0)
 
     # --- called by relays -------------------------------------------------------------------
 

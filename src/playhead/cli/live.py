@@ -78,12 +78,16 @@ def _play(run: Run, wish: PipelineSpec) -> None:
     runner = Runner(wish, planned, pipelines, run.output.say)
     with stopping(run, pipelines.journal, pipeline_id(wish.name), _STOPPING):
         done = runner.run()
-    lost = f", {done['lost_offsets']:,} offsets were lost" if done["lost_offsets"] else ""
-    run.output.say(
-        f"live {wish.name}: {done['state']}; {done['records']:,} records written in "
-        f"{done['rounds']:,} rounds{lost}"
-    )
+    run.output.say(f"live {wish.name}: {done['state']}; {_sum(done)}")
     run.output.emit(done, [_row(done)])
+
+
+def _sum(done: dict[str, Any]) -> str:
+    rejected = f", {done['rejected']:,} rejected," if done["rejected"] else ""
+    told = f"{done['records']:,} records written{rejected} in {done['rounds']:,} rounds"
+    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in done["details"].items()]
+    parts += [f"{done['lost_offsets']:,} offsets were lost"] if done["lost_offsets"] else []
+    return ", ".join([told, *parts])
 
 
 def _document(wish: PipelineSpec, planned: Planned) -> dict[str, Any]:
@@ -157,6 +161,7 @@ def _row(found: dict[str, Any]) -> dict[str, Any]:
         "lag": found.get("lag"),
         "lag_s": None if lag_s is None else round(lag_s, 1),
         "records": found.get("records"),
+        "rejected": found.get("rejected"),
         "lost": found.get("lost_offsets"),
         "committed": show_ms(last) if last is not None else None,
         "away": found.get("away"),

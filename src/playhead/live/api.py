@@ -130,6 +130,8 @@ def _look(
 _SAID = (
     "away",
     "records",
+    "rejected",
+    "details",
     "rounds",
     "lost_offsets",
     "lost",

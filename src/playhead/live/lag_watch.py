@@ -99,4 +99,5 @@ class Watch:
 
     def _tell(self, rate: float) -> None:
         behind = "" if self.lag is None else f", {self.lag:,} behind"
-        self._say(f"{self._standing.records:,} records written, {rate:,.0f}/s{behind}")
+        rejected = f", {self._standing.rejected:,} rejected" if self._standing.rejected else ""
+        self._say(f"{self._standing.records:,} records written, {rate:,.0f}/s{rejected}{behind}")

@@ -1,6 +1,7 @@
 """The progress of a pipeline: where each partition continues, what was written, and what was dropped."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,9 @@ class PipelineProgress:
     state: str = STARTING
     away: str | None = None
     records: int = 0
+    """The records that were written."""
+    rejected: int = 0
+    details: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
     lost: list[Slice] = field(default_factory=list)
     last_commit_ms: int | None = None
@@ -52,7 +56,9 @@ class PipelineProgress:
         for each in (one for outcome in outcomes for one in outcome.written):
             self.at[each.place] = max(self.at.get(each.place, 0), each.to_offset)
             self.committed[each.place] = self.at[each.place]
-            self.records += each.kept
+            self.records += each.written
+            self.rejected += each.rejected
+            self.details.update(each.details)
             self.last_commit_ms = time.time_ns() // 1_000_000
             if each.last_ms is not None:
                 self.last_record_ms = max(self.last_record_ms or 0, each.last_ms)
@@ -93,6 +99,8 @@ class PipelineProgress:
             "state": self.state,
             "away": self.away,
             "records": self.records,
+            "rejected": self.rejected,
+            "details": dict(sorted(self.details.items())),
             "rounds": self.rounds,
             "lost_offsets": self.lost_offsets,
             "lost": [str(each) for each in joined_spans(self.lost)],

@@ -6,7 +6,7 @@ contract of targets, so it works equally in a Spark task and in a test with list
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -65,11 +65,14 @@ class RoundWritten:
     from_offset: int
     to_offset: int
     read: int
-    kept: int
-    """The records that passed the transform: written or dead letters."""
+    written: int
     last_ms: int | None
+    rejected: int = 0
+    """The records that could not be written: dead letters, or skipped."""
     unexplained: int = 0
     """The offsets that gave no record for an unknown reason: records may have been lost there."""
+    details: Mapping[str, int] = field(default_factory=dict)
+    """What the entry counts beside the sums, such as rounded values."""
 
     @property
     def place(self) -> TopicPartition:
@@ -274,11 +277,21 @@ class _Part:
         return runs
 
     def _note(self, account: Account) -> None:
-        slice_, kept = account.slice, account.read - account.filtered
-        place = slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset
-        unexplained = total(account.explained.unexplained)
+        slice_, entry = account.slice, account.entry
+        assert entry is not None  # noqa: S101 - it was committed
         self._outcome.written.append(
-            RoundWritten(*place, account.read, kept, account.last_ms, unexplained)
+            RoundWritten(
+                slice_.topic,
+                slice_.partition,
+                slice_.from_offset,
+                slice_.to_offset,
+                account.read,
+                entry.written,
+                account.last_ms,
+                entry.dead + entry.skipped,
+                total(account.explained.unexplained),
+                {name: each for name, each in entry.details.items() if type(each) is int},
+            )
         )
 
 
