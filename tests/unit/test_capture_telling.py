@@ -159,3 +159,4 @@ def test_what_the_recorder_still_writes_after_a_stop_is_not_dropped(tmp_path: Pa
     assert (proxy.counts().dropped, proxy.counts().waiting) == (0, 5)
     proxy.ended.set()
     assert (proxy.counts().dropped, proxy.counts().waiting) == (5, 0)
+    proxy.doors.close()
