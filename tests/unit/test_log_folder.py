@@ -286,6 +286,24 @@ def test_a_row_longer_than_what_is_read_at_once(tmp_path: Path, follow: Follow) 
     assert follower.given[-1] == row
 
 
+@pytest.mark.parametrize("size", [70_000, 200_000, 9_000_000])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_log_whose_first_row_is_long(
+    size: int, is_packed: bool, tmp_path: Path, follow: Follow
+) -> None:
+    first, *others = rows(CSV[0].read_bytes())[:4]
+    fields = first.split(b",")
+    long = b",".join([*fields[:13], b'"SELECT ""' + b"x" * size + b'"""', *fields[14:]])
+    data = b"\n".join([long, *others, b""])
+    (tmp_path / "a.csv").write_bytes(gzip.compress(data) if is_packed else data)
+    follower = follow(tmp_path / "*.csv")
+    follower.catch_up(steps=1)
+    follower.die()
+    follower.catch_up()
+    assert follower.given == rows(data)
+    assert follower.said == []
+
+
 @pytest.mark.parametrize("way", ["file", "folder", "later", "packed"])
 def test_a_link_out_of_the_folder_is_named_and_not_read(
     way: str, tmp_path: Path, follow: Follow

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, cast
 from playhead.errors import PlayheadError
 from playhead.host.folders import open_plain, opened
 from playhead.host.own_links import opened_by_own_links
-from playhead.querylog.cutting import RowCutter, cutter_of, form_of
+from playhead.querylog.cutting import LONGEST_ROW, RowCutter, cutter_of, form_of
 from playhead.querylog.located import LocatedRow, located
 from playhead.querylog.stderr_prefix import prefix_among
 
@@ -50,7 +50,7 @@ class LogFile:
 
     path: Path
     beginning: bytes
-    """The bytes up to the end of its first row that can be parsed."""
+    """The bytes up to the end of its first row that can be parsed, or the first ones of these."""
     stream: BinaryIO | None
     """None while it is closed."""
     is_packed: bool
@@ -176,18 +176,22 @@ def open_log(path: Path, prefixes: tuple[str, ...], folder: Path) -> LogFile | N
     is_packed = plain.read(2) == _GZIP
     plain.seek(0)
     stream = cast(BinaryIO, _unpacking(plain) if is_packed else plain)
-    try:
-        found = stream.read(_BEGINNING)
-    except (OSError, EOFError, zlib.error) as exc:
-        stream.close()
-        raise UnreadableFile(path, str(exc)) from None
-    prefix = prefix_among(prefixes, found)
-    first = _first_row(found, prefix)
-    if first is None:
-        stream.close()
-        return None
-    beginning = found[: first.start + first.length]
-    return LogFile(path, beginning, stream, is_packed, prefix, time_us=first.time_us)
+    found, most = b"", _BEGINNING
+    while True:
+        try:
+            found += stream.read(most - len(found))
+        except (OSError, EOFError, zlib.error) as exc:
+            stream.close()
+            raise UnreadableFile(path, str(exc)) from None
+        prefix = prefix_among(prefixes, found[:_BEGINNING])
+        first = _first_row(found, prefix)
+        if first is not None:
+            beginning = found[: min(first.start + first.length, _BEGINNING)]
+            return LogFile(path, beginning, stream, is_packed, prefix, time_us=first.time_us)
+        if len(found) < most or most >= LONGEST_ROW or _has_row(found, prefix):
+            stream.close()
+            return None
+        most = min(8 * most, LONGEST_ROW)  # A statement can be long, and the first of its log.
 
 
 def _opened(path: Path, folder: Path) -> FileIO | None:
@@ -226,3 +230,8 @@ def _first_row(found: bytes, prefix: str) -> LocatedRow | None:
     cutter = cutter_of(form_of(found), prefix)
     rows = located([*cutter.take(found), *cutter.end()], prefix=prefix)
     return next((row for row in rows if row.reason is None), None)
+
+
+def _has_row(found: bytes, prefix: str) -> bool:
+    """Return whether something ends as a row does, whether or not it can be parsed."""
+    return next(iter(cutter_of(form_of(found), prefix).take(found)), None) is not None
