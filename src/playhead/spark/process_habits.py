@@ -34,6 +34,20 @@ def kept_away() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def leave_servers_at_once() -> None:
+    """Ask a Spark Connect server only once to end our session; by default, for ten minutes if it is gone."""
+    from pyspark.sql.connect.client.core import SparkConnectClient
+
+    end = SparkConnectClient._on_exit
+
+    def end_at_once(client: SparkConnectClient) -> None:
+        client.set_retry_policies([])
+        end(client)
+
+    if end.__name__ != end_at_once.__name__:
+        SparkConnectClient._on_exit = end_at_once
+
+
 def quiet(context: "SparkContext") -> None:
     """Silence its accumulator server, which prints a traceback when the JVM ends; we report what ended."""
     context._accumulatorServer.handle_error = lambda *_: None
