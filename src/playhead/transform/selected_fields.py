@@ -21,7 +21,7 @@ from playhead.transform.transform import Output, Transform
 
 # The engine's decimals; it makes other numbers floating-point ones.
 _MOST_DIGITS = 38
-# Of other numbers, nothing is lost. Possessive, since a value may have a million digits.
+# A number without these signs loses nothing. Possessive, since a value may have a million digits.
 _MAY_BE_ROUNDED = re.compile(
     rb"[:,\[]\s*-?[0-9.]++(?:[eE][-+]?[0-9]{3}|(?<=[0-9]{39})|(?<=[0-9.]{40})|(?<=[0-9.]{16})[eE])"
 )
