@@ -296,6 +296,13 @@ def test_a_thousand_bombs_are_not_opened_one_after_the_other(monkeypatch, tail):
     assert "decompresses to more than 0 bytes" in reasons[-1]
 
 
+def test_blocks_without_bytes_count_too():
+    """Each costs microseconds: those of one request of 100 MB kept the recorder for minutes."""
+    head = compression._XERIAL + struct.pack(">ii", 1, 1)
+    with pytest.raises(compression.UnpacksTooFar):
+        unpacked(2, head + struct.pack(">iB", 1, 0) * 10_000, 1 << 20)
+
+
 def test_records_are_counted_before_they_are_made():
     one = their_set([(0, None, b"", [])] * 1_000)
     sets, reasons, _ = record_sets(one * 5, Bounds(entries=3_500))

@@ -338,6 +338,15 @@ def test_the_body_of_a_redirect_is_not_read(one_jar, monkeypatch):
             call.result()
 
 
+def test_a_redirect_to_a_port_that_no_machine_has_is_an_error_of_ours(one_jar, monkeypatch):
+    first = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d/\r\n\r\n" % 10**20
+    with (
+        endless(monkeypatch, first, b"x", 0.01),
+        pytest.raises(NotFetched, match="too large|not known|not supported"),
+    ):
+        jars.ensure("set")
+
+
 def test_an_address_that_is_none_is_an_error_of_ours(one_jar, monkeypatch):
     monkeypatch.setenv("PLAYHEAD_MAVEN_URL", "repo1.maven.org")
     with pytest.raises(NotFetched, match=f"{ONE} from repo1.maven.org/org"):

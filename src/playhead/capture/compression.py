@@ -12,6 +12,8 @@ _GZIP: Final = 31
 _PIECE_BYTES: Final = 1 << 20
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEAD_BYTES: Final = 16
+_LEAST_BLOCK: Final = 256
+"""What a block counts at least: millions of empty ones would take minutes, and have no bytes."""
 
 
 class CodecMissing(Exception):
@@ -52,7 +54,9 @@ def _snappy(data: bytes, most: int) -> bytes:
     left = most
     for block in _xerial_blocks(data):
         parts.append(_snappy_block(block, left))
-        left -= len(parts[-1])
+        left -= max(len(parts[-1]), _LEAST_BLOCK)
+        if left < 0:
+            raise _too_much(most)
     return b"".join(parts)
 
 

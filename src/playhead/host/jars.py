@@ -249,7 +249,8 @@ def _download(jar: Jar, part: Path, tally: _Tally) -> None:
             raise NotFetched(
                 jar.coordinate, url=url, reason=f"HTTP {exc.code} {exc.reason}"
             ) from exc
-        except (OSError, HTTPException, ValueError) as exc:  # ValueError: the text is not a URL.
+        # ValueError: the text is not a URL; OverflowError: no machine has such a port.
+        except (OSError, HTTPException, ValueError, OverflowError) as exc:
             reason = str(getattr(exc, "reason", exc))
             continue
         if _sha256(part) == jar.sha256:
