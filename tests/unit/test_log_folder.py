@@ -275,6 +275,22 @@ def test_what_is_no_log_is_named(name: str, tmp_path: Path, follow: Follow) -> N
     assert not any("half" in text or "empty" in text for text in follower.said)
 
 
+def test_many_logs_with_incomplete_rows_do_not_fill_the_memory_together(
+    tmp_path: Path, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kept up to the longest row; a file of NULs takes no room on the disk."""
+    monkeypatch.setattr(log_folder, "_MOST_KEPT", 1 << 20)
+    for number in range(10):
+        session = b"2026-11-21 03:33:17.580 UTC,,,1,,%d.1," % (10 + number)
+        (tmp_path / f"{number}.csv").write_bytes(session + b'1,,\n"' + bytes(900_000))
+    follower = follow(tmp_path / "*.csv")
+    follower.catch_up()
+    logs = follower.folder.logs
+    assert len(logs) == 10
+    assert all(log.held_bytes > 900_000 for log in logs)
+    assert sum(log.kept_bytes for log in logs) < 2 << 20
+
+
 def test_a_row_longer_than_what_is_read_at_once(tmp_path: Path, follow: Follow) -> None:
     row = rows(CSV[0].read_bytes())[7].replace(
         b'"statement: ', b'"statement: ' + b"x\n" * 3_000_000, 1

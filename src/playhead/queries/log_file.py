@@ -79,6 +79,11 @@ class LogFile:
         """Number of bytes of the incomplete row."""
         return self._cutter.held_bytes
 
+    @property
+    def kept_bytes(self) -> int:
+        """Number of bytes of the incomplete row that are in memory."""
+        return self._cutter.kept_bytes
+
     def tail_at(self, position: int) -> str:
         """Return a digest of the last bytes before a position; empty where they cannot be read at once."""
         if self.is_packed or self.stream is None:
@@ -127,6 +132,10 @@ class LogFile:
     def is_quiet(self) -> bool:
         """Return whether it has not grown for long enough that a row of stderr is complete."""
         return not self.is_fresh(_QUIET_S)
+
+    def keep_at_most(self, room: int) -> None:
+        """Let the incomplete row become at most this long."""
+        self._cutter.longest = room
 
     def read(self) -> list[LocatedRow]:
         """Return complete rows that were not read yet; raises `ContentChanged`."""

@@ -14,11 +14,16 @@ from typing import Final, NamedTuple
 from playhead.host.folder_tree import folders_below
 from playhead.host.folders import open_plain
 from playhead.queries.log_file import ContentChanged, LogFile, UnreadableFile, open_log
+from playhead.querylog.cutting import LONGEST_ROW
 from playhead.querylog.located import LocatedRow
 
 _MOST_OPEN: Final = 64
 """Number of files that are kept open, so that their rest can be read after a rename or deletion."""
 _BEGINNING: Final = 1 << 16
+_MOST_KEPT: Final = 4 * LONGEST_ROW
+"""Most bytes of incomplete rows of all logs together; a server writes to one log after the other."""
+_LEAST_ROOM: Final = _BEGINNING
+"""Room for the incomplete row of each log, whatever the others keep: as much as its beginning takes."""
 _JUST_NOW_S: Final = 2.0
 _ANY_FOLDERS: Final = "**"
 
@@ -53,6 +58,8 @@ class LogFolder:
     _known: dict[str, LogFile] = field(default_factory=dict)
     _stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict)
     """The state of each file at the last scan."""
+    _keeping: list[LogFile] = field(default_factory=list)
+    """The logs whose incomplete rows were in memory after their last read."""
 
     @property
     def _folder(self) -> Path:
@@ -159,6 +166,7 @@ class LogFolder:
         if log.is_done or log.is_gone or (log.stream is None and not self._reopened(log)):
             return []
         try:
+            log.keep_at_most(self._room_for(log))
             rows = log.read()
             # A row may be longer than one read.
             while not rows and (log.unread_bytes() or (log.is_packed and not log.is_done)):
@@ -167,6 +175,15 @@ class LogFolder:
         except ContentChanged:
             self._gone(log)
             return []
+        finally:
+            if log.kept_bytes:
+                self._keeping.append(log)
+
+    def _room_for(self, log: LogFile) -> int:
+        """Return how long the log's incomplete row may become: many files would fill the memory together."""
+        self._keeping = [each for each in self._keeping if each.kept_bytes and each is not log]
+        others = sum(each.kept_bytes for each in self._keeping)
+        return max(_LEAST_ROOM, min(LONGEST_ROW, _MOST_KEPT - others))
 
     def _reopened(self, log: LogFile) -> bool:
         self._close_the_oldest()

@@ -84,6 +84,11 @@ class RowCutter:
         """Number of bytes of the incomplete row."""
         return self._dropped + len(self._open)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Number of bytes of the incomplete row that are in memory."""
+        return len(self._open)
+
     def take(self, data: bytes) -> list[bytes]:
         """Return the rows that these bytes complete, each with its line end."""
         lines = data.split(b"\n")
