@@ -29,6 +29,20 @@ def test_a_link_out_of_a_capture_is_named_and_not_read(tmp_path: Path, name: str
     assert str(secret) in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("target", ["y" * 300, "/tmp/" + "y" * 300])
+def test_a_link_with_a_name_that_is_too_long_hides_no_other_file(
+    tmp_path: Path, target: str
+) -> None:
+    recording = SNAPSHOT.read_bytes()
+    for name in ("1.json", "2.json", "3.json"):
+        planted(tmp_path, f"capture/{name}").write_bytes(recording)
+    (tmp_path / "capture/notes").symlink_to(target)
+    assert len(find_snapshot(str(tmp_path / "capture")).files) == 3
+    (tmp_path / "capture/4.json").symlink_to(target)
+    with pytest.raises(NoSnapshot, match=r"link out of|not a regular file"):
+        find_snapshot(str(tmp_path / "capture"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pipe_in_a_capture_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
     os.mkfifo(planted(tmp_path / "capture", name))

@@ -100,7 +100,7 @@ def kept_inside(name: str, folder: Path, files: Iterable[Path]) -> list[Path]:
         if real != file and not real.is_relative_to(top):
             reason = f"{file} is a link out of {folder}"
             raise NoSnapshot(name, reason=reason, hint=f"name the file itself: {real}")
-        if not real.is_file():
+        if not os.path.isfile(real):  # noqa: PTH113 - it raises no error for a name that is too long
             raise NoSnapshot(name, reason=f"{file} is not a regular file")
         kept[real] = None
     return [*kept]
@@ -150,7 +150,10 @@ def _may_be_pair(file: Path) -> bool:
 def _below(folder: Path) -> Iterator[Path]:
     for at in map(Path, folders_below(str(folder))):
         with suppress(OSError):  # It cannot be listed, or another user has removed it.
-            yield from (f for f in at.iterdir() if not f.name.startswith(".") and not f.is_dir())
+            for file in at.iterdir():
+                # Path.is_dir raises an error for a link into a folder that we cannot enter.
+                if not file.name.startswith(".") and not os.path.isdir(file):  # noqa: PTH112
+                    yield file
 
 
 def _order(file: Path) -> tuple[bool, list[tuple[int, str]], str]:
