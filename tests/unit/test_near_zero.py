@@ -57,3 +57,10 @@ def test_each_number_that_becomes_zero_is_counted(base: str, is_list: bool) -> N
     assert found.loose is not None
     assert len(found.loose) + len(found.ready) == len(NUMBERS)
     assert len(found.loose) <= len(expected) + 2
+
+
+def test_a_zero_beside_a_name_with_a_hyphen_is_read_with_the_others() -> None:
+    texts = ("node-01", "6f1c2a3e-42aa-4e1e-10ab-0123456789ab", "0." + "0" * 40)
+    found = decoded("float8", *(f'0,"host":"{each}"' for each in texts))
+    assert not found.loose
+    assert len(found.ready) == len(texts)
