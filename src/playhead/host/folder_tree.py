@@ -34,7 +34,8 @@ def _inner(folder: str, real: str, *, by_links: bool) -> Iterator[tuple[str, str
             if entry.name.startswith(".") or not _is_folder(entry, by_links=by_links):
                 continue
             is_link = entry.is_symlink()
-            yield entry.path, os.path.realpath(entry.path) if is_link else f"{real}/{entry.name}"
+            below = f"{real.rstrip('/')}/{entry.name}"
+            yield entry.path, os.path.realpath(entry.path) if is_link else below
 
 
 def _is_folder(entry: "os.DirEntry[str]", *, by_links: bool) -> bool:
