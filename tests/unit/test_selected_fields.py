@@ -32,7 +32,7 @@ def refused(select: str, *values: bytes | None, key: bytes | None = None) -> dic
         ("value:a", [b'{"a":1.7976931348623157e308}', b'{"a":5e-324}', b'{"a":1e45}', b'{"b":"\\ud83d\\ude00"}']),
         ("value:a", [b'{"a":12345678901234567890.123456789012345678}', b'{"a":1.0000000000000000e2}']),
         ("value:a", [b'{"a":1,"b":1e400}', b'{"a":"1e400"}', b'{"a":"x","b":{"c":1,"c":2}}']),
-        ("value:a::string AS a", [b'{"a":1e400}', b'{"a":{"x":1,"x":2}}']),
+        ("value:a::string AS a", [b'{"a":{"x":1,"x":2}}', b'{"a":12345678901234567890}', b'{"a":"1e400"}']),
         ("value:a::map<string,double> AS a", [b'{"a":{"x":1e400}}']),
         ("value:a.b[1].c", [b'{"a":{"b":[{"c":1,"c":2},{"c":3}]}}', b'{"a":{"b":"text"}}', b'{"a":7}']),
         ("value:[0] AS a", [b"[1]", b"[]", b'["text"]']),
@@ -76,6 +76,11 @@ def test_what_is_kept_exactly_is_selected(select: str, kept: list[bytes | None])
         ("value:a", b'{"a":0.123456789012345678901234567890123456789}', "would be rounded"),
         ("value:a", b'{"a":9007199254740993e0}', "would be rounded; value:a::double"),
         ("value:a", b"[" * 990 + b"]" * 990, "nested too deeply"),
+        ("value:a::string AS a", b'{"a":1e400}', "would be rounded; value:a::double"),
+        ("value:a::string AS a", b'{"a":9007199254740993.0}', "value:a without a type keeps it"),
+        ("value:a::string AS a", b'{"a":{"x":1.23456789012345678901,"x":2}}', "would be rounded"),
+        ("value:a::string::double AS a", b'{"a":[1.00000000000000000001]}', "would be rounded"),
+        ("value:b", b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", "nested too deeply"),
         ("value:a::map<string,int> AS a", b'{"a":{"x":1,"x":2}}', "two fields of the name x"),
         ("value:a::map<string, variant> AS a", b'{"a":{"x":1e400}}', "would be rounded"),
         ("value:a::decimal(9,2) AS a", b'{"a":1,"a":2}', "two fields of the name a"),
@@ -85,6 +90,15 @@ def test_what_is_kept_exactly_is_selected(select: str, kept: list[bytes | None])
 def test_what_would_be_lost_is_refused(select: str, value: bytes, reason: str) -> None:
     key = b"7" if select.startswith("key") else None
     assert reason in refused(select, value, key=key)[0]
+
+
+@pytest.mark.parametrize("calls", [0, 25])
+def test_how_deep_a_document_may_be_does_not_depend_on_what_calls(calls: int) -> None:
+    if calls:
+        test_how_deep_a_document_may_be_does_not_depend_on_what_calls(calls - 1)
+        return
+    deep, deeper = (b'{"a":' + b"[" * most + b"]" * most + b"}" for most in (899, 900))
+    assert sorted(refused("value:a", deep, deeper)) == [1]
 
 
 def test_only_documents_that_lose_something_are_refused() -> None:

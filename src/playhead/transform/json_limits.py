@@ -55,7 +55,7 @@ def _why_not(what: str, held: bytes | None) -> str | None:
     if not is_suspect and _LONG_NUMBER.search(held) is None:
         return None
     bare = _STRING.sub(b'""', held)
-    if is_suspect and is_deep(bare):
+    if is_suspect and is_deep(bare, DEEPEST):
         return f"the {what} is nested more than {DEEPEST:,} deep: no expression can read it"
     if _LONG_NUMBER.search(bare) is not None:
         most = f"{LONGEST_NUMBER:,}"
@@ -63,11 +63,18 @@ def _why_not(what: str, held: bytes | None) -> str | None:
     return None
 
 
-def is_deep(bare: bytes) -> bool:
+def is_nested_deeper(document: bytes, most: int) -> bool:
+    """Return whether a document is nested more than so many levels deep."""
+    if document.count(b"[") + document.count(b"{") <= most:
+        return False
+    return is_deep(_STRING.sub(b'""', document), most)
+
+
+def is_deep(bare: bytes, most: int) -> bool:
     """Return whether a document without its strings has too many open brackets."""
     depth = 0
     for found in _BRACKET.finditer(bare):
         depth += 1 if found[0] in b"[{" else -1
-        if depth > DEEPEST:
+        if depth > most:
             return True
     return False

@@ -16,6 +16,7 @@ from typing import Any
 
 from playhead.decoding import Decoder, Decoding, Kinds
 from playhead.records import Records
+from playhead.transform.json_limits import is_nested_deeper
 from playhead.transform.tokens import DOCUMENTS, Step, Token, TokenKind
 from playhead.transform.transform import Output, Transform
 
@@ -25,6 +26,13 @@ _MOST_DIGITS = 38
 _MAY_BE_ROUNDED = re.compile(
     rb"[:,\[]\s*-?[0-9.]++(?:[eE][-+]?[0-9]{3}|(?<=[0-9]{39})|(?<=[0-9.]{40})|(?<=[0-9.]{16})[eE])"
 )
+# A text has the engine's floating-point numbers: of others than whole numbers, 15 digits are kept.
+_MAY_BE_ROUNDED_IN_TEXT = re.compile(
+    rb"[:,\[]\s*-?[0-9.]++(?:[eE][-+]?[0-9]{3}|(?<=[0-9.]{17})|(?<=[0-9.]{16})[eE])"
+)
+# The engine's limit is higher. That of Python depends on what calls it, and replay and verify must agree.
+_DEEPEST = 900
+_TEXTS = ("string", "varchar", "char", "binary")
 _HALF_OF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -39,13 +47,16 @@ class SelectedPath:
     """Whether it is made of all fields inside: without a type, or with one that has several values."""
     keeps_numbers: bool
     """Whether numbers keep their JSON type: without a type, or as a variant."""
+    is_text: bool
+    """Whether it becomes a text first: numbers in it are those that the engine has read."""
 
     @classmethod
     def of(cls, output: Output, path: Token) -> "SelectedPath":
         types = [t.text.lower() for t in output.expression.tokens if t.kind is TokenKind.TYPE]
         first = types[0] if types else "variant"
         is_whole = first.startswith(("array", "map", "struct", "variant"))
-        return cls(path.column, path.steps, path.text, is_whole, is_whole and "variant" in first)
+        keeps_numbers, is_text = is_whole and "variant" in first, first.startswith(_TEXTS)
+        return cls(path.column, path.steps, path.text, is_whole, keeps_numbers, is_text)
 
 
 def selected_paths(outputs: Iterable[Output]) -> tuple[SelectedPath, ...]:
@@ -100,13 +111,14 @@ def _why_not(
 ) -> Iterator[tuple[int, str]]:
     """Return the offsets of the documents that cannot be selected from, with the reasons."""
     # One search in all documents: there is mostly none.
-    is_any = _MAY_BE_ROUNDED.search(b"\n".join(filter(None, documents))) is not None
+    rounded = _MAY_BE_ROUNDED_IN_TEXT if any(p.is_text for p in paths) else _MAY_BE_ROUNDED
+    is_any = rounded.search(b"\n".join(filter(None, documents))) is not None
     for offset, document in zip(offsets, documents, strict=True):
         # A tombstone stays one.
         if document is None:
             continue
         reader = _READER
-        if is_any and _MAY_BE_ROUNDED.search(document):
+        if is_any and rounded.search(document):
             reader = _READER_OF_NUMBERS
         reason = _why_not_from(document, reader, paths)
         if reason is not None:
@@ -117,6 +129,8 @@ def _why_not_from(
     document: bytes, reader: json.JSONDecoder, paths: Sequence[SelectedPath]
 ) -> str | None:
     column = paths[0].column
+    if is_nested_deeper(document, _DEEPEST):
+        return f"the {column} is nested too deeply: no field of it can be selected"
     try:
         found = reader.decode(document.decode("utf-8"))
         if _HALF_OF_PAIR.search(document):
@@ -145,30 +159,44 @@ def _why_not_at(document: Any, path: SelectedPath) -> str | None:
             found = found[step]
         except (LookupError, TypeError):  # The engine finds nothing either.
             return None
-    return _altered(found, path) if path.keeps_names else None
+    return _altered(found, path) if path.keeps_names or path.is_text else None
 
 
 def _altered(found: Any, path: SelectedPath) -> str | None:
     waiting = [found]
     while waiting:
         each = waiting.pop()
-        if isinstance(each, _Repeated):
+        if isinstance(each, _Repeated) and path.keeps_names:
             name = min(each.repeated)
             return f"{path.text} has two fields of the name {name}: one of them would be lost"
         if isinstance(each, _Number):
-            if path.keeps_numbers and _is_rounded(each):
-                hint = (
-                    f"{path.text}::double AS … rounds it, too"
-                    if each is found
-                    else "it can only be rounded"
+            if _is_rounded(each, path):
+                return (
+                    f"{path.text} has a number that would be rounded; {_way_out(each, found, path)}"
                 )
-                return f"{path.text} has a number that would be rounded; {hint}"
+        elif isinstance(each, _Repeated):
+            waiting += each.every
         elif isinstance(each, dict | list):
             waiting += each.values() if isinstance(each, dict) else each
     return None
 
 
-def _is_rounded(text: str) -> bool:
+def _way_out(number: str, found: Any, path: SelectedPath) -> str:
+    if path.is_text and not _is_rounded_as_json(number):
+        return f"{path.text} without a type keeps it"
+    if number is not found:
+        return "it can only be rounded"
+    return f"{path.text}::double AS … rounds it, too"
+
+
+def _is_rounded(number: str, path: SelectedPath) -> bool:
+    if path.is_text:
+        is_whole = number.removeprefix("-").isdigit()
+        return not is_whole and Decimal(repr(float(number))) != Decimal(number)
+    return path.keeps_numbers and _is_rounded_as_json(number)
+
+
+def _is_rounded_as_json(text: str) -> bool:
     exact = Decimal(text)
     _, digits, exponent = exact.as_tuple()
     is_decimal = "e" not in text.lower() and len(digits) <= _MOST_DIGITS >= -int(exponent)
@@ -185,6 +213,8 @@ class _Repeated(dict[str, Any]):
     """An object with several fields of one name, in `repeated`."""
 
     repeated: frozenset[str] = frozenset()
+    every: Sequence[Any] = ()
+    """All values, also those of the other fields of a name."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -192,6 +222,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     if len(found) == len(pairs):
         return found
     made = _Repeated(found)
+    made.every = [value for _, value in pairs]
     made.repeated = frozenset(
         name for name, count in Counter(n for n, _ in pairs).items() if count > 1
     )
