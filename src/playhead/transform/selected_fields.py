@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from playhead.decoding import Decoder, Decoding, Kinds
@@ -192,15 +192,23 @@ def _way_out(number: str, found: Any, path: SelectedPath) -> str:
 def _is_rounded(number: str, path: SelectedPath) -> bool:
     if path.is_text:
         is_whole = number.removeprefix("-").isdigit()
-        return not is_whole and Decimal(repr(float(number))) != Decimal(number)
+        return not is_whole and _is_beyond_double(number)
     return path.keeps_numbers and _is_rounded_as_json(number)
 
 
 def _is_rounded_as_json(text: str) -> bool:
-    exact = Decimal(text)
-    _, digits, exponent = exact.as_tuple()
-    is_decimal = "e" not in text.lower() and len(digits) <= _MOST_DIGITS >= -int(exponent)
-    return not is_decimal and Decimal(repr(float(text))) != exact
+    if "e" in text.lower():
+        return _is_beyond_double(text)
+    _, digits, exponent = Decimal(text).as_tuple()
+    is_decimal = len(digits) <= _MOST_DIGITS >= -int(exponent)
+    return not is_decimal and _is_beyond_double(text)
+
+
+def _is_beyond_double(text: str) -> bool:
+    try:
+        return Decimal(repr(float(text))) != Decimal(text)
+    except InvalidOperation:  # An exponent of more than 18 digits.
+        return True
 
 
 class _Number(str):
