@@ -14,7 +14,7 @@ from playhead.files.archive import settled
 from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
 from playhead.host import file_lock, jars
-from playhead.host.folder_tree import remove_tree
+from playhead.host.folder_tree import folders_below, remove_tree
 from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
 from playhead.host.paths import cache_dir, config_file, state_dir
 from playhead.sandbox import Sandbox
@@ -163,6 +163,14 @@ def test_an_archive_in_a_link_to_itself_has_a_root(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     root = settled(str(tmp_path / "loop"))
     assert root == LocalStore(tmp_path / "loop").identity == str(tmp_path / "loop")
+
+
+def test_folders_of_the_root_are_known_by_their_own_paths(monkeypatch):
+    asked = []
+    monkeypatch.setattr(os.path, "commonpath", lambda paths: asked.append(paths[1]) or paths[0])
+    below = folders_below("/")
+    assert [next(below), next(below), next(below)][0] == "/"
+    assert not [each for each in asked if each.startswith("//")]
 
 
 def test_a_tree_of_thousands_of_levels_is_removed_and_no_link_is_followed(tmp_path):
