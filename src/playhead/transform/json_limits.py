@@ -64,7 +64,7 @@ def _why_not(what: str, held: bytes | None) -> str | None:
 
 
 def is_nested_deeper(document: bytes, most: int) -> bool:
-    """Return whether a document is nested more than so many levels deep."""
+    """Return whether a document is nested more than `most` levels deep."""
     if document.count(b"[") + document.count(b"{") <= most:
         return False
     return is_deep(_STRING.sub(b'""', document), most)

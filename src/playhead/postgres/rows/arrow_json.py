@@ -33,7 +33,7 @@ _SIGNS_OF_FAR = tuple(
     map(re.compile, (rb"""e-[0-9]{2,}["\s,}\]]""", rb"\.[0-9]{29}", rb"\\u00[2346]"))
 )
 # A number that may be nearer to 0 than a floating-point column can be.
-# What stands before it keeps names such as `node-01` from being one; a value may have a million digits.
+# The sign before it keeps names such as `node-01` from being one; a value may have a million digits.
 _NEAR_ZERO = re.compile(rb"[:,\[]\s*+-?[0-9]++(?:\.0{35}|(?:\.[0-9]++)?[eE]-[0-9]{2})")
 _SMALLEST_BLOCK = 1 << 20
 
