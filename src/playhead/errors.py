@@ -39,6 +39,7 @@ EXIT_TERMINATED = 143
 
 _SHOWN_COLUMNS = 20
 # Their name says more than the key of the setting: it is what the user has typed.
+_LONGEST_SHOWN = 400
 _OPTION_OR_VARIABLE = re.compile("--[a-z-]+|[A-Z][A-Z0-9_]+")
 
 
@@ -120,7 +121,10 @@ class BadValue(UsageError):
         what = key
         if where is not None:
             what = where if _OPTION_OR_VARIABLE.fullmatch(where) else f"{key} in {where}"
-        super().__init__(f"{what} is {found!r}; needed: {needed}", hint=hint)
+        shown = repr(found)
+        if len(shown) > _LONGEST_SHOWN:
+            shown = f"{shown[:_LONGEST_SHOWN]}… ({len(shown):,} characters)"
+        super().__init__(f"{what} is {shown}; needed: {needed}", hint=hint)
 
 
 class UntranslatableProperty(UsageError):

@@ -79,6 +79,12 @@ def test_a_bad_value_says_what_where_found_and_needed():
     assert str(error) == "read_only in playhead.toml is 'maybe'; needed: true or false"
 
 
+def test_a_long_value_is_shown_in_part() -> None:
+    text = BadValue("--partition", found="9" * 5_000, needed="a partition").message
+    assert text.endswith("999… (5,002 characters); needed: a partition")
+    assert len(text) < 500
+
+
 @pytest.mark.parametrize(
     ("error", "parts"),
     [
