@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.spark.allowed_functions import check_calls
+from playhead.transform.path_sql import as_json
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, tokens_of
 from playhead.transform.transform import Transform
@@ -389,10 +390,10 @@ def test_a_path_by_itself_keeps_its_json_type_and_one_with_a_type_does_not():
     speed, typed, header = Transform(
         select="value:speed, value:n::int AS n, headers:x AS x"
     ).outputs()
-    assert speed.json is not None
-    assert "'variant'" in speed.json
-    assert typed.json is None
-    assert header.json is None
+    assert speed.bare_path is not None
+    assert as_json(speed.bare_path, "document") == "try_variant_get(document, '$.speed', 'variant')"
+    assert typed.bare_path is None
+    assert header.bare_path is None
 
 
 @pytest.mark.parametrize(
