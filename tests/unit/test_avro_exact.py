@@ -1,10 +1,12 @@
 """Avro bytes that the decoder would read as another value, or as far more than they are, are refused."""
 
 import datetime
+import io
 import json
 import time
 from decimal import Context, Decimal
 
+import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,6 +194,39 @@ def test_a_schema_used_twice_by_its_name_is_guarded_in_both_places():
     for bad in (good[:2] + number(-1) + number(1) + good[3:], good[:3] + number(-1)):
         with pytest.raises(ValueError, match="do not fit the schema"):
             reader(fields).read(bad)
+
+
+MAPS = {"m": {"type": "map", "values": ["null", "int", {"type": "map", "values": "string"}]}}
+
+
+@pytest.mark.parametrize(
+    "held", [{}, {"": None}, {"a": None, "b": -7, "c": {"key": "value"}}, dict.fromkeys("äöü", 1)]
+)
+def test_a_map_is_read_as_it_was_written(held):
+    schema = record(MAPS)
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), {"m": held})
+    assert reader(schema).read(written.getvalue()) == {"m": held}
+    assert reader(schema).kinds() == {"m": decoding.JSON}
+
+
+ONE, OTHER = number(1) + b"a" + number(1) + number(3), number(1) + b"a" + number(0)
+INNER = number(1) + b"i" + number(2) + number(2) + (number(1) + b"k" + number(0)) * 2 + number(0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        number(2) + ONE + OTHER + number(0),
+        number(1) + ONE + number(1) + ONE + number(0),
+        number(-2) + number(len(ONE + OTHER)) + ONE + OTHER + number(0),
+        number(1) + INNER + number(0),
+    ],
+    ids=["one block", "two blocks", "a block with its size", "inside"],
+)
+def test_of_two_entries_with_one_key_none_is_lost_silently(data):
+    with pytest.raises(ValueError, match="two entries with one key"):
+        reader(record(MAPS)).read(data)
 
 
 def test_a_guarded_boolean_is_still_a_boolean_for_tables():

@@ -1,6 +1,7 @@
 """Makes fastavro refuse what it would read as another value: indexes, integers and times outside their bounds.
 
-fastavro takes the last symbol for -1, wraps times, rounds decimals, and takes any byte but 0 for true. The
+fastavro takes the last symbol for -1, wraps times, rounds decimals, takes any byte but 0 for true, and
+keeps the last of two entries of a map with one key. The
 readers and lists here are part of the parsed schema, so that ordinary values need no second reading.
 """
 
@@ -18,6 +19,7 @@ TIME_MILLIS: Final = "playhead-time-millis"
 TIME_MICROS: Final = "playhead-time-micros"
 BOOLEAN: Final = "playhead-boolean"
 _INT: Final = "playhead-int"
+MAP: Final = "playhead-map"
 _OURS: Final = {"decimal": DECIMAL, "time-millis": TIME_MILLIS, "time-micros": TIME_MICROS}
 _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 # A scale of a billion would be written as that many zeros. No database has such decimals.
@@ -89,6 +91,13 @@ def _read_boolean(data: bytes, _: Any = None, __: Any = None) -> bool:
     raise ValueError(f"a boolean of byte {data[0]}, needed 0 or 1")
 
 
+def _map_of(pairs: list[dict[str, Any]], _: Any = None, __: Any = None) -> dict[str, Any]:
+    found = {pair["key"]: pair["value"] for pair in pairs}
+    if len(found) < len(pairs):
+        raise ValueError("a map has two entries with one key, and only one can be kept")
+    return found
+
+
 def _time_reader(original: Callable[..., Any], units: int) -> Callable[..., Any]:
     most = _SECONDS_OF_DAY * units
 
@@ -103,6 +112,7 @@ def _time_reader(original: Callable[..., Any], units: int) -> Callable[..., Any]
 for _base in ("bytes", "fixed"):
     LOGICAL_READERS[f"{_base}-{DECIMAL}"] = _read_decimal
 LOGICAL_READERS[f"int-{_INT}"] = _read_int
+LOGICAL_READERS[f"array-{MAP}"] = _map_of
 LOGICAL_READERS[f"fixed-{BOOLEAN}"] = _read_boolean
 LOGICAL_READERS[f"int-{TIME_MILLIS}"] = _time_reader(LOGICAL_READERS["int-time-millis"], 1000)
 LOGICAL_READERS[f"long-{TIME_MICROS}"] = _time_reader(LOGICAL_READERS["long-time-micros"], 10**6)
@@ -156,13 +166,22 @@ def guard(schema: Any, named: dict[str, Any]) -> Any:
 def _guard_inside(node: dict[str, Any]) -> list[Any]:
     """Guard what a type consists of, and return these types."""
     kind = node["type"]
+    if kind == "map":
+        # The bytes of a map are those of an array of its entries, of which none is lost.
+        key, value = (
+            {"name": "key", "type": "string"},
+            {"name": "value", "type": node.pop("values")},
+        )
+        entry = {"type": "record", "name": MAP, "fields": [key, value]}
+        node |= {"type": "array", "items": entry, "logicalType": MAP}
+        kind = "array"
     if kind == "enum":
         node["symbols"] = _Choices(each for each in node["symbols"])
         return []
     if kind in ("record", "error"):
         places, name = node["fields"], "type"
-    elif kind in ("array", "map"):
-        places, name = [node], "items" if kind == "array" else "values"
+    elif kind == "array":
+        places, name = [node], "items"
     else:
         return []
     for place in places:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.schemas.avro_exact import DECIMAL, is_final, refuses_below_zero
+from playhead.schemas.avro_exact import DECIMAL, MAP, is_final, refuses_below_zero
 
 MOST_NESTED: Final = 200
 """The maximum levels of records, arrays and maps in one value."""
@@ -169,7 +169,8 @@ class _Walk:
         kind = node["type"] if isinstance(node, dict) else node
         if kind in ("record", "error"):
             self._left -= _names(node["fields"])
-            waiting += [(field["type"], depth + 1) for field in reversed(node["fields"])]
+            inner = depth + (node["name"] != MAP)  # An entry of a map is no level of its own.
+            waiting += [(field["type"], inner) for field in reversed(node["fields"])]
         elif kind == "array":
             waiting.append((_Items(node["items"], is_map=False), depth + 1))
         elif kind == "map":
