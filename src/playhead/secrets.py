@@ -1,12 +1,13 @@
 """Secret values: resolved from references, and redacted from everything that is printed or stored."""
 
+import json
 import os
 import re
 import sys
 from collections.abc import Callable
 from functools import cache
 from getpass import getpass
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from playhead.errors import BadValue, UsageError
 from playhead.host import named_files, paths
@@ -69,6 +70,8 @@ _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
 _LONGEST_CUT = 200
+# A pattern takes 0.2 ms for each character that can be escaped; a key has some hundreds of them.
+_MOST_ESCAPED = 2_000
 _LETTERS = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
 # Each level of string nesting doubles the backslashes. The match is possessive: otherwise a text of
 # many backslashes is matched in exponential time.
@@ -94,11 +97,20 @@ def remember(value: str) -> str:
 def redact(text: str) -> str:
     """Return the text without the secret values that this process resolved, in all their escaped forms."""
     for value in sorted(_known, key=len, reverse=True):
-        if any(mark in text for mark in "%+\\"):
+        if not any(mark in text for mark in "%+\\"):
+            text = text.replace(value, HIDDEN)
+        elif sum(not each.isalnum() for each in value) <= _MOST_ESCAPED:
             text = _escaped(value).sub(HIDDEN, text)
         else:
-            text = text.replace(value, HIDDEN)
+            for spelled in sorted(_spellings(value), key=len, reverse=True):
+                text = text.replace(spelled, HIDDEN)
     return text
+
+
+def _spellings(value: str) -> set[str]:
+    """Return the usual escaped forms of a value that is too long for a pattern of all of them."""
+    quoted = quote(value, safe="", errors="surrogatepass")
+    return {value, json.dumps(value)[1:-1], repr(value)[1:-1], quoted, quoted.replace("%20", "+")}
 
 
 @cache

@@ -50,6 +50,16 @@ def test_a_secret_inside_another_leaves_no_rest_of_it():
     assert redact("say open-sesame-street") == f"say {HIDDEN}"
 
 
+def test_a_very_long_secret_is_hidden_in_no_more_than_a_moment():
+    secret = '[ä\\" ]' * 10_000
+    remember(secret)
+    began = process_time()
+    for written in (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, safe="")):
+        assert redact(f"100 % {written} +") == f"100 % {HIDDEN} +"
+    assert redact(f"%{quote_plus(secret)}") == f"%{HIDDEN}"
+    assert process_time() - began < 2
+
+
 def test_short_values_are_not_redacted_by_value():
     remember("abc")
     assert redact("the abc of it") == "the abc of it"
