@@ -49,7 +49,6 @@ def remove_tree(folder: Path) -> None:
     """Remove a folder with its content, as far as possible; links are not followed."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
-    except (
-        RecursionError
-    ):  # Python calls itself for each level, of which another user can make thousands.
+    except RecursionError:
+        # Python calls itself for each level, and another user can make thousands of levels.
         subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)

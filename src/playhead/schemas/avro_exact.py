@@ -167,7 +167,7 @@ def _guard_inside(node: dict[str, Any]) -> list[Any]:
     """Guard what a type consists of, and return these types."""
     kind = node["type"]
     if kind == "map":
-        # The bytes of a map are those of an array of its entries, of which none is lost.
+        # An array of entries has the same bytes as their map, and keeps every entry.
         key, value = (
             {"name": "key", "type": "string"},
             {"name": "value", "type": node.pop("values")},
