@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import FLOATS, where_true
-from playhead.postgres.rows.text_format import Number, Repeated, becomes_zero, decimals_of_epoch
+from playhead.postgres.rows.text_format import (
+    Number,
+    Repeated,
+    becomes_zero,
+    decimals_of_epoch,
+    object_of,
+)
 from playhead.postgres.table import Column
 
 ROUNDED, REPEATED, CUT = "with_rounded_values", "with_repeated_fields", "with_cut_values"
@@ -180,12 +186,7 @@ def _is_repeated(text: str) -> bool:
         return False
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else Repeated(pairs)
-
-
-_PAIRS = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_object)
+_PAIRS = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=object_of)
 
 
 def _parts_of_text(held: Any) -> Sequence[Any]:

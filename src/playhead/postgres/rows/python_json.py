@@ -8,7 +8,7 @@ from typing import Any
 
 from playhead.postgres.rows.altered_values import REPEATED, alterations, has_repeated
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.text_format import Bad, Number, Repeated, text_for
+from playhead.postgres.rows.text_format import Bad, Number, Repeated, object_of, text_for
 from playhead.tables.column_names import fold
 
 
@@ -139,25 +139,20 @@ def _loads(text: str) -> Any:
         return _READER_OF_LONG.decode(text)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else Repeated(pairs)
-
-
 def _pairs(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     return document.pairs if isinstance(document, Repeated) else document.items()
 
 
-_READER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=_object)
+_READER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=object_of)
 # Arrow and the server keep the sign of -0, and so does text; an integer of Python does not.
 _MINUS_ZERO = re.compile(r"-0(?![0-9])")
 _READER_OF_SIGNS = json.JSONDecoder(
     parse_int=lambda text: Number(text) if text == "-0" else int(text),
     parse_float=Number,
     parse_constant=Number,
-    object_pairs_hook=_object,
+    object_pairs_hook=object_of,
 )
 _NAMES = json.JSONDecoder(parse_int=str, parse_float=str)
 _READER_OF_LONG = json.JSONDecoder(
-    parse_float=Number, parse_constant=Number, parse_int=Number, object_pairs_hook=_object
+    parse_float=Number, parse_constant=Number, parse_int=Number, object_pairs_hook=object_of
 )

@@ -76,6 +76,12 @@ class Repeated(dict[str, Any]):
         return {name for name, count in counts.items() if count > 1}
 
 
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object with all of its fields, also where names are repeated."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Repeated(pairs)
+
+
 class Bad(Exception):
     """Why a value cannot be written: one word, and a sentence."""
 
