@@ -85,7 +85,8 @@ def _play(run: Run, wish: PipelineSpec) -> None:
 def _sum(done: dict[str, Any]) -> str:
     rejected = f", {done['rejected']:,} rejected," if done["rejected"] else ""
     told = f"{done['records']:,} records written{rejected} in {done['rounds']:,} rounds"
-    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in done["details"].items()]
+    counts = done["details"].items()
+    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if count]
     parts += [f"{done['lost_offsets']:,} offsets were lost"] if done["lost_offsets"] else []
     return ", ".join([told, *parts])
 
