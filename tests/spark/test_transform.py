@@ -225,6 +225,29 @@ def test_a_tombstone_stays_one(spark):
     assert bytes(after(spark, {"value": b""}, select="key AS k").value) == b'{"k":"car-01"}'
 
 
+@pytest.mark.parametrize(
+    ("record", "found", "where", "said"),
+    [
+        ({"value": b'{"a":1'}, None, None, "the value is not JSON that the engine can read"),
+        ({"value": b'{"a":1'}, None, "false", None),
+        ({}, "two fields", None, "two fields"),
+        ({}, "two fields", "false", None),
+        ({"is_end": True}, "undecodable", "false", "undecodable"),
+        ({}, None, None, None),
+        ({"value": None}, None, None, None),
+    ],
+)
+def test_what_cannot_be_selected_has_trouble_if_it_is_kept(spark, record, found, where, said):
+    trouble = "CAST(NULL AS STRING)" if found is None else f"'{found}'"
+    frame = frame_of(spark, record).selectExpr(
+        "*", "CAST(NULL AS BINARY) AS raw", f"{trouble} AS trouble"
+    )
+    row = apply(frame, Transform(where=where, select="value:speed")).collect()[0]
+    assert row.trouble is None if said is None else said in row.trouble
+    if said is not None:
+        assert row.value == frame.collect()[0].value
+
+
 def test_parts_that_are_not_selected_stay(spark):
     row = after(spark, {"value": b"\xff"}, select="lower(key) AS key")
     assert bytes(row.value) == b"\xff"
