@@ -269,3 +269,16 @@ def test_a_value_that_is_no_record_may_have_references():
     found = AvroReader.of(tower, written)
     assert found.read(b"\x04\x00") == [{}, {}]
     assert found.kinds() == {}
+
+
+def test_a_map_is_one_level():
+    schema = {
+        "type": "record",
+        "name": "T",
+        "fields": [{"name": "m", "type": {"type": "map", "values": "T"}}],
+    }
+    deep = MOST_NESTED // 2 - 1  # A record and a map each.
+    found = reader(schema).read((number(1) + number(0)) * deep + number(0) * (deep + 1))
+    for _ in range(deep):
+        found = found["m"][""]
+    assert found == {"m": {}}

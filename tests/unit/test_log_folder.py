@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from playhead.host.threads import call_within
-from playhead.queries import log_folder
+from playhead.queries import log_file, log_folder
 from playhead.queries.log_file import LogFile, open_log
 from playhead.queries.log_folder import KeptLog, LogFolder, _matching
 from playhead.querylog.cutting import cutter_of, rows_of
@@ -318,6 +318,22 @@ def test_a_log_whose_first_row_is_long(
     follower.catch_up()
     assert follower.given == rows(data)
     assert follower.said == []
+
+
+def test_of_a_long_file_that_is_no_log_only_the_beginning_is_read(
+    tmp_path: Path, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"no log\n" * 100_000)
+    sizes: list[int] = []
+    first_row = log_file._first_row
+
+    def seen(found: bytes, prefix: str) -> LocatedRow | None:
+        sizes.append(len(found))
+        return first_row(found, prefix)
+
+    monkeypatch.setattr(log_file, "_first_row", seen)
+    follow(tmp_path / "*.csv").catch_up()
+    assert set(sizes) == {1 << 16}
 
 
 @pytest.mark.parametrize("way", ["file", "folder", "later", "packed"])
