@@ -320,6 +320,24 @@ def test_a_log_whose_first_row_is_long(
     assert follower.said == []
 
 
+def test_a_packed_log_without_a_row_for_long_is_left_where_the_shipper_stops(
+    tmp_path: Path, follow: Follow
+) -> None:
+    whole = CSV[0].read_bytes()
+    first = next(iter(rows(whole)))
+    (tmp_path / "a.csv").write_bytes(gzip.compress(first + b'\n"' + b"x" * (20 << 20)))
+    (tmp_path / "b.csv").write_bytes(CSV[1].read_bytes())
+    follower = follow(tmp_path / "*.csv")
+    follower.folder.look()
+    [[(log, found)]] = [follower.folder.step()]
+    assert [row.value for row in found] == [first]
+
+    follower.folder.stopping.set()
+
+    assert follower.folder.step() == [], "rows of a later log came before the rest of an earlier one"
+    assert log.held_bytes < 4 << 20
+
+
 def test_of_a_long_file_that_is_no_log_only_the_beginning_is_read(
     tmp_path: Path, follow: Follow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

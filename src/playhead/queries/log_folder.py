@@ -9,6 +9,7 @@ from itertools import chain, takewhile
 from operator import attrgetter
 from os.path import realpath
 from pathlib import Path
+from threading import Event
 from typing import Final, NamedTuple
 
 from playhead.host.folder_tree import folders_below
@@ -48,6 +49,7 @@ class LogFolder:
     prefixes: tuple[str, ...]
     kept: Mapping[str, KeptLog]
     say: Callable[[str], None]
+    stopping: Event = field(default_factory=Event)
     logs: list[LogFile] = field(default_factory=list)
     """The logs, in order."""
     unknown: set[Path] = field(default_factory=set)
@@ -153,6 +155,8 @@ class LogFolder:
             if rows:
                 # A server writes to one log after the other, so earlier logs are complete up to these rows.
                 return [*self._rest_of(self.logs[:index]), (log, rows)]
+            if log.is_packed and not log.is_done and self.stopping.is_set():
+                break  # What it still unpacks to is before the rows of later logs.
         return []
 
     def _rest_of(self, logs: list[LogFile]) -> Step:
@@ -168,8 +172,8 @@ class LogFolder:
         try:
             log.keep_at_most(self._room_for(log))
             rows = log.read()
-            # A row may be longer than one read.
-            while not rows and (log.unread_bytes() or (log.is_packed and not log.is_done)):
+            # A row may be longer than one read. A small packed file can unpack to hours without a row.
+            while not rows and (log.unread_bytes() or self._unpacks(log)):
                 rows = log.read()
             return rows
         except ContentChanged:
@@ -178,6 +182,9 @@ class LogFolder:
         finally:
             if log.kept_bytes:
                 self._keeping.append(log)
+
+    def _unpacks(self, log: LogFile) -> bool:
+        return log.is_packed and not (log.is_done or self.stopping.is_set())
 
     def _room_for(self, log: LogFile) -> int:
         """Return how long the log's incomplete row may become: many files would fill the memory together."""
