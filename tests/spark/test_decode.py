@@ -211,6 +211,29 @@ def test_a_table_is_made_of_what_a_schema_says(
     assert planned.verify().agrees
 
 
+def test_a_field_that_a_protobuf_schema_lacks_is_counted_like_one_without_a_column(
+    deck: Deck, registry: TestRegistry, known: int
+) -> None:
+    number = registry.register("p-value", {"schemaType": "PROTOBUF", "schema": PROTO})
+    frame = struct.pack(">bI", 0, number) + b"\0"
+    bodies = [message_factory.GetMessageClass(CAR_TYPE)(i64=n).SerializeToString() for n in (1, 2)]
+    later = bodies[1] + b"\x98\x06\x05"  # The number 5 in a field 99.
+    topic = tape(deck, (frame + bodies[0], ()), (frame + later, ()))
+    columns = ", ".join(f'"{field.name}" text' for field in CAR_TYPE.fields)
+    table, strict = deck.table(columns), deck.table(columns, "strict")
+    asked: dict[str, Any] = {"decode": "protobuf"}
+
+    proof = deck.play(f"kafka:{topic}", f"postgres:{table}", **asked)
+
+    assert totals(proof) == {"written": 2}
+    assert proof.extra_fields[topic].fields == {"#99": 1}
+    asked |= {"extra_fields": "fail", "on_error": "skip"}
+    assert totals(deck.play(f"kafka:{topic}", f"postgres:{strict}", **asked)) == {
+        "written": 1, "skipped": 1,
+    }  # fmt: skip
+    assert deck.rows(strict, "i64") == [("1",)]
+
+
 def test_plain_values_go_to_a_column_as_a_whole(deck: Deck) -> None:
     topic = tape(deck, *((struct.pack(">q", n - 1), ()) for n in range(3)), (b"short", ()))
     table = deck.table("_offset int8, value int8")

@@ -230,6 +230,32 @@ def test_protobufs_own_types_and_what_it_calls_things() -> None:
     )  # fmt: skip
 
 
+def test_what_a_protobuf_schema_has_no_field_for_is_kept_by_its_number(
+    registry: TestRegistry,
+) -> None:
+    schema = """
+        syntax = "proto2";
+        enum Kind { NONE = 0; RACE = 1; }
+        message Car { optional string name = 1; optional Kind kind = 2; repeated Leg legs = 3; }
+        message Leg { optional int32 gear = 1; }
+    """
+    number = registry.register("x", {"schemaType": "PROTOBUF", "schema": schema})
+    frame = struct.pack(">bIb", 0, number, 0)
+    known, in_leg = "0a0161 1007", "1a04 0803 5005"  # 7 is no value of the enum.
+    unknown = "4801 4802", "5201ff", "5b 0809 5c", "6501000000"
+    later = bytes.fromhex(" ".join([known, in_leg, *unknown]))
+    [found] = decoded("protobuf", registry.url, frame + later)
+    assert read(found.decoded[0]) == {
+        "name": "a",
+        "#2": 7,
+        "legs": [{"gear": 3, "#10": 5}],
+        "#9": [1, 2],
+        "#10": "/w==",
+        "#11": {"#1": 9},
+        "#12": 1,
+    }
+
+
 def test_what_json_cannot_say_is_the_records_trouble(registry: TestRegistry) -> None:
     number = registry.register("x", {"schemaType": "PROTOBUF", "schema": PROTO})
     late, unknown = (message_factory.GetMessageClass(CAR_TYPE)() for _ in range(2))

@@ -334,7 +334,9 @@ def test_a_packed_log_without_a_row_for_long_is_left_where_the_shipper_stops(
 
     follower.folder.stopping.set()
 
-    assert follower.folder.step() == [], "rows of a later log came before the rest of an earlier one"
+    assert follower.folder.step() == [], (
+        "rows of a later log came before the rest of an earlier one"
+    )
     assert log.held_bytes < 4 << 20
 
 

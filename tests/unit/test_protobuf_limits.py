@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from playhead.schemas import protobuf_limits
 from playhead.schemas.decoder import decoder
 from playhead.schemas.errors import Undecodable
 from playhead.schemas.proto_compiler import compile_proto
-from playhead.schemas.registry import Reference, Schema
+from playhead.schemas.registry import Reference, Registry, Schema
 from playhead.schemas.registry_decoder import Registered
 from tests.fix_registry import TestRegistry
 
@@ -188,3 +189,18 @@ def test_what_the_machine_lacked_for_a_moment_is_no_fault_of_the_schema(lack: Ex
         with pytest.raises(Undecodable):
             by.exact(b"\x00\x00\x00\x00\x01\x00", ())
     assert len(asked) == 2
+
+
+def test_a_value_made_of_fields_that_its_schema_lacks_is_refused_beyond_a_size(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = registry.register("x", {"schemaType": "PROTOBUF", "schema": WIDE})
+    made = Registered(Registry(registry.url))
+    frame = struct.pack(">bIb", 0, number, 0)
+    known, unknown = sized(1, b"") * 20, varint(5_000 << 3) + b"\1"
+    monkeypatch.setattr(protobuf_limits, "MOST_UNKNOWN", 1_000)
+
+    assert b"#5000" in made.exact(frame + unknown * 250, ())
+    made.exact(frame + sized(1, b"") * 900, ())
+    with pytest.raises(Undecodable, match="over 1,000 bytes are in fields that the schema lacks"):
+        made.exact(frame + unknown * 251 + known, ())

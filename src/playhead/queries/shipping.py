@@ -141,9 +141,7 @@ class Shipping:
             for key, each in shipper.positions.items()
         }
         if self.folder is None:
-            self.folder = LogFolder(
-                spec.pattern, spec.prefixes, kept, self.say, self._stopping
-            )
+            self.folder = LogFolder(spec.pattern, spec.prefixes, kept, self.say, self._stopping)
         else:
             # Only the ledger shows whether the last transaction was committed.
             self.folder.go_back(kept)

@@ -2,7 +2,7 @@
 defaults.
 
 Protobuf's own JSON writes 64-bit numbers as text, and leaves out values that are zero, empty or
-false.
+false. It also leaves out fields that the schema lacks, and enum values that a proto2 schema lacks.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from playhead import decoding
 from playhead.decoding import Kinds
@@ -60,11 +61,13 @@ class Values:
             fields = self._types[kind.full_name] = [
                 (each.name, each.has_presence, self._convert(each)) for each in kind.fields
             ]
-        return {
+        found = {
             name: convert(getattr(held, name))
             for name, may_be_absent, convert in fields
             if not may_be_absent or held.HasField(name)
         }
+        found.update(_unknown(UnknownFieldSet(held)))
+        return found
 
     def _built_in(self, held: Any) -> Any:
         name = held.DESCRIPTOR.name
@@ -89,6 +92,15 @@ class Values:
             names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
             return lambda number: names.get(number, number)
         return text_of if field.type == FieldDescriptor.TYPE_STRING else _same
+
+
+def _unknown(fields: Any) -> dict[str, Any]:
+    """Return what the schema has no field for, by field numbers; no name of a field begins like that."""
+    found: dict[str, list[Any]] = {}
+    for each in fields:
+        held = _unknown(each.data) if isinstance(each.data, UnknownFieldSet) else each.data
+        found.setdefault(f"#{each.field_number}", []).append(held)
+    return {name: held[0] if len(held) == 1 else held for name, held in found.items()}
 
 
 def kinds(descriptor: Any) -> Kinds:

@@ -48,9 +48,11 @@ class ProtobufReader:
             raise ValueError(f"a value cannot be written as JSON: {exc}") from exc
 
     def exact(self, indexes: tuple[int, ...], data: bytes) -> Any:
-        """Return fields by the file's names as Python values, including defaults."""
+        """Return fields by the file's names as Python values, including defaults and unknown fields."""
+        found = self._read(indexes, data)
+        self.limits.check_unknown(found, data)
         try:
-            return self.values.of(self._read(indexes, data))
+            return self.values.of(found)
         except (json_format.Error, TypeError) as exc:
             raise ValueError(f"a value cannot be written as JSON: {exc}") from exc
 

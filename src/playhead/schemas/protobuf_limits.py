@@ -10,6 +10,8 @@ from typing import Any, Final
 
 MOST_FIELDS: Final = 2_000_000
 """The maximum number of fields of all messages in a value, present or not; one more for each byte."""
+MOST_UNKNOWN: Final = 16 << 20
+"""The maximum number of bytes in fields that the schema lacks: each of two bytes becomes an object of a hundred."""
 MOST_ANYS: Final = 16
 """The maximum levels of `google.protobuf.Any` in one value."""
 _ANY: Final = "google.protobuf.Any"
@@ -58,6 +60,16 @@ class ProtobufLimits:
                 raise ValueError(f"the value has more than {MOST_ANYS} levels of {_ANY}")
             elif held.ListFields():  # An empty one has no type.
                 waiting.append((opened(held), level + 1))
+
+    def check_unknown(self, held: Any, data: bytes) -> None:
+        """Raise ValueError for a value, decoded from these bytes, most of which the schema has no fields for."""
+        if len(data) <= MOST_UNKNOWN:
+            return
+        known = type(held)()
+        known.CopyFrom(held)
+        known.DiscardUnknownFields()
+        if len(data) - known.ByteSize() > MOST_UNKNOWN:
+            raise ValueError(f"over {MOST_UNKNOWN:,} bytes are in fields that the schema lacks")
 
     def _type(self, kind: Any) -> _Type:
         if kind is None:
