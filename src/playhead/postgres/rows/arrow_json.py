@@ -36,6 +36,8 @@ _SIGNS_OF_FAR = tuple(
 # The sign before it keeps names such as `node-01` from being one; a value may have a million digits.
 _NEAR_ZERO = re.compile(rb"[:,\[]\s*+-?[0-9]++(?:\.0{35}|(?:\.[0-9]++)?[eE]-[0-9]{2})")
 _SMALLEST_BLOCK = 1 << 20
+# JSON can spell these characters of a name by a backslash and one letter or sign, without `\u`.
+_SHORT_ESCAPES = re.compile(r'["\\/\x08\f\n\r\t]')
 
 
 class JsonLines:
@@ -187,9 +189,10 @@ def _is_utf8(held: bytes) -> bool:
 def _spelled_otherwise(field: Field, name: str, column: Any, lines: JsonLines) -> list[int]:
     """Return the rows in which a field may have another spelling that Arrow was not told of."""
     low, asked = (b'"' + each.encode() + b'"' for each in (fold(field.name), name))
-    if b"\\u" not in lines.joined and lines.lowered.count(low) == lines.joined.count(asked):
+    escape = b"\\" if _SHORT_ESCAPES.search(field.name) else b"\\u"
+    if escape not in lines.joined and lines.lowered.count(low) == lines.joined.count(asked):
         return []
     values = lines.values
     nulls = pc.indices_nonzero(pc.is_null(column.combine_chunks())).to_pylist()
     suspects = nulls if name == field.name else range(len(values))
-    return [i for i in suspects if b"\\u" in values[i] or low in values[i].lower()]
+    return [i for i in suspects if escape in values[i] or low in values[i].lower()]
