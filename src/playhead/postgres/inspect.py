@@ -12,8 +12,9 @@ from playhead.extra_fields import ExtraFields
 from playhead.note import Note
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.open_table import WriteRules, depends_on_order
-from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED
+from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED, alterations_of_text
 from playhead.postgres.rows.column_layout import Layout, has_place
+from playhead.postgres.rows.metadata_columns import altered_metadata, bytes_text
 from playhead.postgres.rows.python_json import Documents, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session
@@ -265,8 +266,7 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
         elif extra.records and layout.extra is not None:
             text = f"fields of the values go to {layout.extra.name}: {extra.text}"
             yield Note("target-fields-kept", text, "info")
-    if subject.habits.decode == "json":
-        yield from _notes_of_alterations(subject)
+    yield from _notes_of_alterations(subject)
     unfilled = _unfilled(subject)
     if unfilled:
         text = f"no sampled record fills {_listed(unfilled)} of {table.place}: default or null"
@@ -281,9 +281,12 @@ def _notes_of_fields(subject: Subject) -> Iterator[Note]:
 def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
     documents = Documents(subject.layout.values, subject.layout.extra)
     counts: Counter[str] = Counter()
-    for document in subject.documents:
-        with suppress(Bad):
-            counts.update(documents.alterations(document))
+    for run in subject.samples:
+        altered: list[set[str]] = [set() for _ in run.offsets]
+        for index, found in altered_metadata(subject.layout.metadata, run):
+            altered[index] |= {*found}
+        for each, value in zip(altered, run.readable, strict=True):
+            counts.update(each | _alterations_of_value(subject, documents, value))
     place = subject.table.place
     if counts[ROUNDED]:
         text = (
@@ -302,6 +305,17 @@ def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
     if own:
         text = f"what the server rounds or cuts inside of the values of {_listed(own)} is not counted: "
         yield Note("target-values-not-checked", f"{text}their types are your own")
+
+
+def _alterations_of_value(subject: Subject, documents: Documents, value: bytes | None) -> set[str]:
+    found = set[str]()
+    with suppress(Bad):
+        if value is not None and subject.habits.decode == "json":
+            found = documents.alterations(read_object(value))
+        elif value is not None:
+            for each in subject.layout.values:
+                found |= alterations_of_text(each.column, bytes_text(value, "the value"))
+    return found
 
 
 def _notes_of_table(subject: Subject) -> Iterator[Note]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from struct import pack, unpack
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +75,7 @@ _REPEATED_SIGN = re.compile(r"([^0-9A-Za-z])\1+")
 _ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
+_FLOAT = {"float4": "f", "float8": "d"}
 _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 
 
@@ -112,6 +114,20 @@ def alterations(
             yield REPEATED
         if may_alter(field.column):
             yield from _alteration(field.column, document[name])
+
+
+def alterations_of_text(column: Column, text: str) -> set[str]:
+    """Return what happens to a text that the server itself reads: a whole value, or a key."""
+    if column.base == "jsonb":
+        return {REPEATED} if _is_repeated(text) else set()
+    return set(_alteration(column, text)) if may_alter(column) else set()
+
+
+def is_kept(column: Column, number: int) -> bool:
+    """Return whether a column stores a whole number exactly."""
+    if column.base in FLOATS:
+        return unpack(_FLOAT[column.base], pack(_FLOAT[column.base], number)) == (number,)
+    return column.base != "numeric" or not _is_rounded("numeric", column.base_modifier, number)
 
 
 def _alteration(column: Column, held: Any) -> Iterator[str]:

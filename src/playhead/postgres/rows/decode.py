@@ -12,10 +12,11 @@ from playhead.account import Account
 from playhead.postgres.rows import arrow_json
 from playhead.postgres.rows.altered_values import ROUNDED
 from playhead.postgres.rows.column_layout import Field, Layout
-from playhead.postgres.rows.metadata_columns import bytes_text, metadata_column, rounded_times
+from playhead.postgres.rows.metadata_columns import altered_metadata, metadata_column
 from playhead.postgres.rows.named_columns import FORM, ColumnNamer, ColumnSets
 from playhead.postgres.rows.python_json import Documents, read_names, read_object
-from playhead.postgres.rows.text_format import Bad, checked_for
+from playhead.postgres.rows.text_format import Bad
+from playhead.postgres.rows.whole_value import altered_texts, whole_column
 from playhead.records import Records
 
 ORDER = "playhead:offset"
@@ -159,8 +160,9 @@ class Decoder:
         if nulls_are_rows and nulls:
             values.parts.append((nulls, None))
             nulls = []
-        for i in rounded_times(self._layout.metadata, records) - set(nulls):
-            values.note(i, (ROUNDED,))
+        gone = set(nulls)
+        for i, found in altered_metadata(self._layout.metadata, records):
+            values.note(i, () if i in gone else found)
         self._refuse_nulls(values, metadata, refusals)
         if self._refuses_left_out:
             for i in sorted(values.left_out):
@@ -208,8 +210,13 @@ class Decoder:
         if self._decode == "json":
             return self._objects(live, records, refusals)
         held = [records.readable[i] for i in live]
-        columns = {each.name: _whole(each, held, live, refusals) for each in self._layout.values}
-        return _Values(parts=[(live, pa.table(columns) if columns else None)])
+        values, columns = _Values(), dict[str, Any]()
+        for each in self._layout.values:
+            columns[each.name] = whole_column(each, held, live, refusals.add)
+            for i, found in zip(live, altered_texts(each, columns[each.name]), strict=False):
+                values.note(i, found)
+        values.parts.append((live, pa.table(columns) if columns else None))
+        return values
 
     def _objects(self, live: Index, records: Records, refusals: Refusals) -> _Values:
         values = _Values()
@@ -383,17 +390,3 @@ def _without(part: Index, table: Any, numbers: set[int]) -> tuple[Index, Any]:
     kept = [n for n in range(len(part)) if n not in numbers]
     left = table.take(pa.array(kept, pa.int64())) if table is not None else None
     return tuple(part[n] for n in kept), left
-
-
-def _whole(each: Field, held: Sequence[Any], live: Index, refusals: Refusals) -> Any:
-    """Return a column that takes whole values."""
-    if each.column.base == "bytea":
-        return pa.array(held, pa.binary())
-    texts: list[str | None] = []
-    for i, value in zip(live, held, strict=True):
-        try:
-            texts.append(checked_for(each.column, bytes_text(value, "the value"), each.name))
-        except Bad as bad:
-            refusals.add(i, bad)
-            texts.append(None)
-    return pa.array(texts, pa.string())

@@ -2,13 +2,20 @@
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
+from playhead.postgres.rows.altered_values import (
+    ROUNDED,
+    alterations_of_text,
+    is_kept,
+    may_alter,
+    rounded_rows,
+    unit_of_times,
+)
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import INTEGERS, JSONS, TEXTS, TIMES, where_true
 from playhead.postgres.rows.python_json import read_json
@@ -26,7 +33,7 @@ _FIRST_MS, _LAST_MS = -210_866_803_200_000, (1 << 63) // 1000 - 1
 def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
     """Return the column for every record, ready to be copied; null where a record was refused."""
     if field.name == TOPIC:
-        return pa.repeat(pa.scalar(records.topic, pa.string()), len(records))
+        return _topics(field, records, refuse)
     if field.name == PARTITION:
         return _numbers(field, [records.partition] * len(records), refuse)
     if field.name == OFFSET:
@@ -38,9 +45,18 @@ def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
     return _packed(field, _texts(field, _headers_text, records.headers, refuse))
 
 
+def _topics(field: Field, records: Records, refuse: Refuse) -> Any:
+    try:
+        checked_for(field.column, records.topic, field.name)
+    except Bad as bad:
+        for index in range(len(records)):
+            refuse(index, bad)
+    return pa.repeat(pa.scalar(records.topic, pa.string()), len(records))
+
+
 def _numbers(field: Field, numbers: Sequence[int], refuse: Refuse) -> Any:
     if field.column.base not in INTEGERS:
-        return _packed(field, list(map(str, numbers)))
+        return _packed(field, _texts(field, _number_text, numbers, refuse))
     bits = int(field.column.base[3:]) * 8 - 1
     fitting: list[int | None] = list(numbers)
     if numbers and not -(1 << bits) <= min(numbers) <= max(numbers) < 1 << bits:
@@ -49,6 +65,13 @@ def _numbers(field: Field, numbers: Sequence[int], refuse: Refuse) -> Any:
                 refuse(index, Bad("out_of_reach", f"{field.name}: {number} does not fit"))
                 fitting[index] = None
     return pa.array(fitting, pa.int64()).cast(field.arrow)
+
+
+def _number_text(field: Field, number: int) -> str:
+    """Return a number that the column keeps exactly: rows are found by it."""
+    if not is_kept(field.column, number):
+        raise Bad("out_of_reach", f"{field.name}: {number} would be rounded")
+    return checked_for(field.column, str(number), field.name)
 
 
 def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> Any:
@@ -60,6 +83,19 @@ def _timestamps(field: Field, timestamps_ms: Sequence[int], refuse: Refuse) -> A
         ms = timestamps_ms[index]
         refuse(index, Bad("out_of_reach", f"{field.name}: {ms} ms since 1970 is out of range"))
     return microseconds.cast(field.arrow)
+
+
+def altered_metadata(
+    metadata: Sequence[Field], records: Records
+) -> Iterator[tuple[int, Collection[str]]]:
+    """Yield what columns do not keep of the times and the keys of records, each with the record's index."""
+    yield from ((index, (ROUNDED,)) for index in rounded_times(metadata, records))
+    for field in metadata:
+        if field.name == KEY and may_alter(field.column):
+            for index, key in enumerate(records.keys):
+                if key is not None:
+                    # Keys that are not UTF-8 are refused.
+                    yield index, alterations_of_text(field.column, key.decode(errors="replace"))
 
 
 def rounded_times(metadata: Sequence[Field], records: Records) -> set[int]:
