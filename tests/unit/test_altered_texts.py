@@ -3,6 +3,7 @@
 import pytest
 
 from playhead.account import Account, ErrorRule
+from playhead.errors import Refused
 from playhead.postgres.inspect import Subject, _notes_of_alterations
 from playhead.postgres.open_table import WriteRules
 from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED
@@ -93,3 +94,10 @@ def test_a_topic_that_its_column_would_cut_is_refused() -> None:
     of = layout("json", ("id", "int8", -1), ("_topic", "name", -1))
     assert decoded(of, "json", records('{"id":1}', topic="t" * 63))[1] == set()
     assert decoded(of, "json", records('{"id":1}', topic="t" * 64))[1] == {0}
+
+
+@pytest.mark.parametrize("name", ["playhead:offset", "playhead:form", "playhead:layer"])
+def test_a_column_with_a_name_of_playheads_own_is_refused(name: str) -> None:
+    """The row would have the record's offset there, and not the field."""
+    with pytest.raises(Refused, match=f"column {name} of s.t begins with"):
+        layout("json", ("id", "int8", -1), (name, "int8", -1))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from playhead import decoding
 from playhead.errors import Refused
+from playhead.postgres.rows.column_layout import OWN_NAMES
 from playhead.postgres.rows.column_types import LONGEST_NAME
 from playhead.postgres.rows.python_json import read_object
 from playhead.postgres.rows.text_format import Bad, Number
@@ -20,7 +21,6 @@ from playhead.tables.sql import listed, named
 MOST_COLUMNS = 1_600
 # System columns of every table.
 _OF_THE_SERVER = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
-_OF_OUR_STAGE = "playhead:"
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)")
 # Every whole number up to this one is exact in a double.
@@ -223,8 +223,8 @@ def why_not(name: str) -> str | None:
         return "is a system column of every table"
     if name in METADATA or name == EXTRA:
         return "is a column that Playhead fills"
-    if name.startswith(_OF_OUR_STAGE):
-        return f"begins with {_OF_OUR_STAGE!r}, like Playhead's own names"
+    if name.startswith(OWN_NAMES):
+        return f"begins with {OWN_NAMES!r}, like Playhead's own names"
     return None
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from playhead.errors import Refused
 from playhead.postgres.rows.column_types import JSONS, TEXTS, ColumnCodec, route_of
 from playhead.postgres.table import Column, Table
 from playhead.tables.columns import EXTRA, KEY, METADATA, OFFSET, PARTITION, WHOLE
 
+OWN_NAMES = "playhead:"
+"""Begins the names that Playhead gives columns beside those of the table, such as a record's offset."""
 _METADATA_ROUTES = (*TEXTS, *JSONS, "int2", "int4", "int8", "timestamp", "timestamptz", "bytea")
 
 
@@ -72,6 +75,11 @@ def has_place(layout: Layout) -> bool:
 def layout_of(table: Table, decode: str, extra: str = EXTRA) -> Layout:
     """The layout that a way of decoding leads to; `extra` is the column for what no other one takes."""
     ours = [column for column in table.columns if column.is_ours]
+    for column in ours:
+        if column.name.startswith(OWN_NAMES):
+            # The value of Playhead's own column of this name would be written to it.
+            text = f"column {column.name} of {table.place} begins with {OWN_NAMES!r}, like Playhead's own names"
+            raise Refused(text, hint=f"ALTER TABLE {table.place} RENAME COLUMN …, and use --select")
     metadata = tuple(_metadata(column) for column in ours if column.name in METADATA)
     others = [column for column in ours if column.name not in METADATA]
     if decode != "json":
