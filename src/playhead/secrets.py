@@ -20,9 +20,10 @@ _SHORTEST_REDACTED = 4
 _ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # The password is between `user:` and the last @ before the path; libpq accepts characters there
 # that urllib refuses. One with a raw slash is valid nowhere, but hidden up to the very last @, also where it
-# could be a port and a path with an @.
+# could be a port and a path with an @. White space before a URL is from a file or a variable, and a scheme
+# in a scheme is Java's: jdbc:postgresql.
 _PASSWORD_OF_USER = re.compile(
-    r"^(?P<before>[^:/?#\s]+://[^:/@\[]*:)"
+    r"^(?P<before>\s*[^/?#\s]+://[^:/@\[]*:)"
     r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
@@ -34,7 +35,7 @@ _SECRET_KEYS = (
     "scram_client_key",
     "scram_server_key",
 )
-IS_URL = re.compile(r"[^\s=]*://")
+IS_URL = re.compile(r"\s*[^\s=]*://")
 # libpq's own white space: it takes every other character for a part of the value.
 _SPACE = r" \t\n\v\f\r"
 # A pair of a key=value string as libpq reads it. A quote without an end goes to the end.
@@ -57,10 +58,10 @@ _QUERY_KEYS = "|".join(
     for key in (*_SECRET_KEYS, "secret", "authorization", "apikey", "api_key", "api-key")
 )
 _PASSWORD_IN_QUERY = re.compile(
-    rf"(?P<before>[?&;]\s*(?:[\w.-]*[-_.])?(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)"
+    rf"(?P<before>[?&;#]\s*(?:[\w.-]*[-_.])?(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)"
 )
 # libpq divides only at &.
-_PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*)")
+_PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&#]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*)")
 # An unquoted or half-quoted password of several words; the second word looks like a key.
 _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
@@ -215,17 +216,16 @@ def _from_file(path: str, *, key: str, where: str) -> str:
 
 def passwords_in(url: str) -> list[str]:
     """Return the passwords and tokens written out in a connection URL or a key=value string."""
-    forms = _forms(url)
-    if "://" in url and _PASSWORD_OF_USER not in forms:  # as in `--schema-registry=https://…`
-        forms = (*forms, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY)
-    found = [_meant(match) for form in forms for match in form.finditer(url) if _hides(match)]
+    found = [_meant(match) for form in _forms(url) for match in form.finditer(url) if _hides(match)]
     return [password for password in found if password]
 
 
 def _forms(url: str) -> tuple[re.Pattern[str], ...]:
     if IS_URL.match(url):
-        is_libpqs = url.startswith("postgres")
+        is_libpqs = url.lstrip().startswith("postgres")
         return _PASSWORD_OF_USER, _PASSWORD_FOR_LIBPQ if is_libpqs else _PASSWORD_IN_QUERY
+    if "://" in url:  # as in `--schema-registry=https://…`
+        return _PAIR, _PASSWORD_AS_PARAMETER, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
     return _PAIR, _PASSWORD_AS_PARAMETER
 
 
@@ -299,7 +299,7 @@ def without_password(url: str) -> str:
 def remember_logins(servers: str) -> None:
     """Redact the passwords in a list of servers from now on; they do not belong there, but errors quote it."""
     for each in map(str.strip, (servers, *servers.split(","))):
-        if "@" in each:
+        if "@" in each or "=" in each:
             without_password(each if "://" in each else f"kafka://{each}")
 
 

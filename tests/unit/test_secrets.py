@@ -142,6 +142,12 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("sc://h:15002/;token=abcd;user_id=me", "sc://h:15002/;token=********;user_id=me"),
         ("host=h password=pass dbname=d", "host=h password=******** dbname=d"),
         (r"host=h password = 'pa \' ss' dbname=d", "host=h password = ******** dbname=d"),
+        ("jdbc:postgresql://u:pass@h:5432/db", "jdbc:postgresql://u:********@h:5432/db"),
+        ("jdbc:postgresql://u:p@ss@h/db", "jdbc:postgresql://u:********@h/db"),
+        (" https://u:pass@h", " https://u:********@h"),
+        ("\n postgresql://u:pa/ss@h/db", "\n postgresql://u:********@h/db"),
+        ("dbname=postgresql://u:pass@h/db", "dbname=postgresql://u:********@h/db"),
+        ("postgresql://h/db#password=pass", "postgresql://h/db#password=********"),
     ],
 )
 def test_a_password_is_hidden_wherever_a_url_can_have_one(url, shown):

@@ -124,7 +124,36 @@ def test_trusting_shows_the_server_whatever_is_written_around_it(run, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    "written", ["u:{}@h:1", "kafka://u:{}@h:1", "SASL_SSL://u:{}@h"], ids=["bare", "kafka", "sasl"]
+    "url",
+    [
+        f"jdbc:postgresql://u:{SECRET}@h.invalid/db",
+        f" postgresql://u:{SECRET}@h.invalid/db",
+        f"postgresql://h.invalid/db#password={SECRET}",
+    ],
+    ids=["jdbc", "space", "fragment"],
+)
+def test_a_password_in_an_address_that_libpq_does_not_read_is_hidden(run, monkeypatch, url):
+    monkeypatch.setenv("DATABASE_URL", url)
+    for words in (("context", "show"), ("doctor",)):
+        _, out, err = run(*words)
+        assert "h.invalid" in out, err
+        assert SECRET not in out + err, words
+    code, out, err = run("context", "add", "new", "-b", "h:1", "--database", url)
+    assert (code, SECRET in out + err, paths.config_file().exists()) == (2, False, False)
+
+
+@pytest.mark.parametrize(
+    "address", [f"udp://u:{SECRET}@127.0.0.1:0", f"udp://127.0.0.1:0/?password={SECRET}"]
+)
+def test_a_password_in_the_address_of_ingest_is_hidden(run, address):
+    code, out, err = run("ingest", address, "kafka:laps", "-b", "h:1")
+    assert (code, SECRET in out + err) == (2, False)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["u:{}@h:1", "kafka://u:{}@h:1", "SASL_SSL://u:{}@h", "https://h:1/?password={}"],
+    ids=["bare", "kafka", "sasl", "query"],
 )
 def test_a_login_in_an_address_of_the_proxy_is_hidden(written: str) -> None:
     password = "pasted-with-the-address"

@@ -6,6 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, cast
 
+from playhead import secrets
 from playhead.errors import Refused, UsageError
 
 EXAMPLES = "udp://127.0.0.1:20777, udp://[::1]:20777, or port 0 for one that is free"
@@ -17,6 +18,9 @@ class BadAddress(UsageError):
     """An address that is invalid, or whose host name is unknown."""
 
     def __init__(self, text: str, *, reason: str) -> None:
+        # A password does not belong there, but may have been pasted with the address.
+        secrets.remember_logins(text)
+        text = secrets.redact(text)
         self.text, self.reason = text, reason
         super().__init__(f"address {text!r}: {reason}", hint=f"written as {EXAMPLES}")
 
