@@ -14,7 +14,7 @@ from playhead.plan import Plan
 from playhead.terms import Terms
 from tests.fix_commands import Playhead
 from tests.postgres_pair import DURATIONS, Postgres, started
-from tests.query_days import Day
+from tests.query_days import Client, Day
 
 ROWS = "SELECT * FROM t ORDER BY 1, 2"
 
@@ -615,3 +615,31 @@ def test_only_one_table_is_played(day: Day) -> None:
     assert day.same(ROWS)
     assert day.on(day.target, "SELECT * FROM other") == []
     assert "--tables" in done.said
+
+
+def test_a_client_without_rights_gets_none_on_the_target(day: Day) -> None:
+    """Its statements have no effect on the source and do not fail there; here the user of --to could do them."""
+    stranger = f"stranger_{day.name}"
+    for server in (day.source, day.target):
+        day.on(server, f"CREATE ROLE {stranger} LOGIN")
+    day.before()
+    client = Client(day.url(day.source).replace("//app@", f"//{stranger}@"))
+    client.run(f"GRANT ALL ON DATABASE postgres TO {stranger}")
+    for text in (
+        f"GRANT pg_execute_server_program TO {stranger}",
+        "CREATE FUNCTION h(oid, text) RETURNS int LANGUAGE internal AS 'be_lo_export'",
+        f"CREATE TEMP VIEW v AS TABLE pg_authid; UPDATE v SET rolsuper = true WHERE rolname = '{stranger}'",
+    ):
+        client.run(f"DO $$BEGIN {text}; EXCEPTION WHEN OTHERS THEN NULL; END$$")
+    client.run("SELECT 1").close()
+    done = day.replay()
+    assert day.on(
+        day.target,
+        f"SELECT rolsuper, pg_has_role(oid, 'pg_execute_server_program', 'MEMBER'), "
+        f"has_database_privilege(oid, 'postgres', 'CREATE'), to_regproc('h') "
+        f"FROM pg_roles WHERE rolname = '{stranger}'",
+    ) == [("f", "f", "f", None)]
+    assert done.code == 4, done.said
+    assert done.report["verdict"].startswith("INCOMPLETE")
+    for server in (day.source, day.target):
+        day.on(server, f"DROP ROLE {stranger}")

@@ -107,6 +107,45 @@ def test_no_function_is_called_without_its_brackets(text: str, word: str) -> Non
     assert reasons(text) == [word]
 
 
+# What fails for a client without rights; a block that ignores the error succeeds on the source, and acts here.
+_NEEDS_RIGHTS = [
+    ("GRANT pg_execute_server_program TO mallory", "role"),
+    ('REVOKE "x" FROM mallory', "role"),
+    ("GRANT SET ON PARAMETER archive_command TO mallory", "role"),
+    ("GRANT ALL ON DATABASE other TO mallory", "database"),
+    ('REVOKE CONNECT ON DATABASE "other" FROM PUBLIC', "database"),
+    ("GRANT CREATE ON TABLESPACE other TO mallory", "database"),
+    ("GRANT USAGE ON FOREIGN SERVER s TO mallory", "elsewhere"),
+    ("CREATE SCHEMA s GRANT ALL ON DATABASE other TO mallory", "database"),
+    ("DROP OWNED BY x", "role"),
+    ("REASSIGN OWNED BY x TO mallory", "role"),
+    ("LOAD '/tmp/x.so'", "elsewhere"),
+    ("CREATE OR REPLACE TRUSTED PROCEDURAL LANGUAGE x HANDLER f", "elsewhere"),
+    ("DROP LANGUAGE x", "elsewhere"),
+    ("CREATE FUNCTION h(oid) RETURNS int LANGUAGE internal AS 'be_lo_export'", "elsewhere"),
+    ("CREATE FUNCTION f(text) RETURNS int LANGUAGE c AS '/lib/libc.so.6', 'system'", "elsewhere"),
+    ("ALTER FUNCTION lo_export RENAME TO h", "elsewhere"),
+    ("ALTER ROUTINE pg_catalog.lo_export SET SCHEMA public", "elsewhere"),
+    ("CREATE OR REPLACE TEMP VIEW v AS TABLE ONLY pg_catalog.pg_authid", "role"),
+    ("CREATE VIEW v AS SELECT rolname, 1 FROM pg_authid WHERE rolname IN ('a', 'b')", "role"),
+    ("UPDATE pg_group SET groname = 'x'", "role"),
+    ("UPDATE pg_class SET relname = 'x' WHERE relname = 'pg_authid'", "elsewhere"),
+    ("UPDATE pg_namespace SET nspname = 'x' WHERE nspname LIKE 'playhead%'", "elsewhere"),
+    ("SET LOCAL allow_system_table_mods = on", "elsewhere"),
+    ("SELECT set_config('Allow_System_Table_Mods', 'on', false)", "elsewhere"),
+]
+
+
+@pytest.mark.parametrize(("text", "word"), _NEEDS_RIGHTS)
+def test_a_statement_is_refused_alone_and_in_a_block(text: str, word: str) -> None:
+    assert reasons(text) == [word]
+    block = f"DO $$BEGIN {text}; EXCEPTION WHEN OTHERS THEN NULL; END$$"
+    assert reasons(block) == [word]
+    assert reasons(f"DO $$BEGIN IF true THEN {text}; END IF; END$$") == [word]
+    quoted = text.replace("'", "''")
+    assert reasons(f"DO $$BEGIN EXECUTE '{quoted}'; END$$") == [word]
+
+
 _PAD = "/*" + "x" * (1 << 20) + "*/ "
 
 
@@ -183,6 +222,14 @@ def test_words_alone_find_it_where_the_parser_may_be_ignored(text: str) -> None:
         "ALTER TABLE t ADD COLUMN options text, ADD CHECK (options <> '')",
         "CREATE OPERATOR ## (FUNCTION = mine, LEFTARG = oid, RIGHTARG = text)",
         "GRANT SELECT ON parameter TO app",
+        "GRANT SELECT ON database, tablespace TO app",
+        "REVOKE GRANT OPTION FOR SELECT ON t FROM app",
+        "CREATE TABLE t (language text, load int)",
+        "DO $$BEGIN CREATE TABLE t (language text); GRANT SELECT ON t TO app; END$$",
+        "DO $$BEGIN UPDATE t SET load = 1, revoke = 2; RAISE NOTICE 'cannot grant it to %', 1; END$$",
+        "ALTER FUNCTION mine RENAME TO other",
+        "CREATE VIEW v AS SELECT datname FROM pg_database JOIN pg_roles ON datdba = pg_roles.oid",
+        "CREATE VIEW v AS SELECT x FROM mine.pg_class",
     ],
 )
 def test_what_only_looks_like_it_is_played(text: str) -> None:

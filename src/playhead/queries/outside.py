@@ -17,6 +17,7 @@ from playhead.querylog.reach import (
     LEDGER_SCHEMA,
     RUNS_TEXTS,
     TRUSTED_LANGUAGES,
+    UNLOCKS,
     is_beyond,
 )
 
@@ -25,7 +26,7 @@ _SUSPECT: Final = (
     "copy", "system", "role", "user", "group", "database", "tablespace", "subscription", "server", "dblink",
     "pg_", "lo_", "language", "load", "owned", "grant", "revoke", "u&", "playhead_ledger", "extension",
     "foreign", "function", "procedure", "options", "_to_xml", "ts_stat", "ts_rewrite", "crosstab",
-    "xpath_table", "connectby", "\\",
+    "xpath_table", "connectby", "view", "routine", UNLOCKS, "\\",
 )
 # fmt: on
 _DO: Final = re.compile(r"\bdo\b")
@@ -47,7 +48,17 @@ _WORDS: Final = {
 _CALLED_LATER: Final = frozenset(("OPERATOR", "AGGREGATE", "CAST"))
 """What is created with a function that it calls later."""
 _WRITES: Final = ("INSERT", "UPDATE", "DELETE", "MERGE")
-_BEGINS: Final = (*_CHANGES, *_WRITES, "COPY", "IMPORT")
+_BEGINS: Final = (*_CHANGES, *_WRITES, "COPY", "IMPORT", "LOAD", "REASSIGN")
+_ROUTINES: Final = ("FUNCTION", "PROCEDURE", "ROUTINE")
+_BEFORE_KIND: Final = ("OR", "REPLACE", "TRUSTED", "PROCEDURAL", "TEMP", "TEMPORARY", "RECURSIVE")
+_GRANTED: Final = {
+    "PARAMETER": "role",
+    "DATABASE": "database",
+    "TABLESPACE": "database",
+    "FOREIGN": "elsewhere",
+}
+_TO_WHOM: Final = {"GRANT": "TO", "REVOKE": "FROM"}
+_BEFORE_STATEMENT: Final = ("", "BEGIN", "THEN", "ELSE", "LOOP", "ATOMIC")
 _BEFORE_TARGET: Final = ("INTO", "FROM", "ONLY")
 _UNICODE: Final = re.compile(r"\\(?:\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
 _ESCAPE: Final = re.compile(
@@ -89,28 +100,49 @@ def _changes_ledger(text: str) -> bool:
 
 def _of_statement(tokens: Tokens) -> str | None:
     words = _words(tokens)
-    first, second = (*words, "", "")[:2]
-    if first in ("GRANT", "REVOKE") and _is_of_role(words):
-        return "role"
-    if (first, second) in (("REASSIGN", "OWNED"), ("DROP", "OWNED")):
-        return "role"
-    if first == "LOAD" or _is_untrusted(tokens, words):
+    first = (*words, "")[0]
+    if first in _TO_WHOM:
+        return _of_grants(tokens, words)
+    if _is_untrusted(tokens, words) or _unlocks(tokens):
         return "elsewhere"
     names = {*_names(tokens, called=first != "CREATE")}
     if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in names):
         return "elsewhere"
-    has_body = first == "CREATE" and bool({"FUNCTION", "PROCEDURE"} & {*words[:4]})
+    has_body = first == "CREATE" and _kind_of_object(words, 0) in _ROUTINES
     if has_body or first == "DO" or any(RUNS_TEXTS.fullmatch(name) for name in names):
         return _of_body(tokens, _DEEPEST)
     return _of_words(tokens, words, 0) or _of_rest(tokens, words, 0)
 
 
-def _is_of_role(words: Sequence[str]) -> bool:
-    """Return whether a GRANT is of a role, or of a setting of the server."""
-    if "ON" not in words:
-        return True
-    named, behind = [*words[words.index("ON") + 1 :], "", ""][:2]
-    return named == "PARAMETER" and behind not in ("", "TO", "FROM")
+def _of_grants(tokens: Tokens, words: Sequence[str]) -> str | None:
+    """Return what a GRANT or REVOKE gives or takes that belongs to the whole server, such as a role."""
+    ends, is_statement = "", False
+    for at, word in enumerate(words):
+        if word in _TO_WHOM:
+            ends = _TO_WHOM[word]
+            # In a text for people, `cannot grant it to %` is no statement.
+            is_statement = not at or words[at - 1] in _BEFORE_STATEMENT
+        elif ends and word == "ON":
+            ends = ""
+            named, behind = (*words[at + 1 : at + 3], "", "")[:2]
+            is_name = bool(behind) or any(each["quoted"] for each in tokens[at + 2 : at + 3])
+            # A table may have such a name: GRANT SELECT ON database TO …
+            if named in _GRANTED and is_name and behind not in _TO_WHOM.values():
+                return _GRANTED[named]
+        elif ends and word == ends and is_statement:
+            return "role"
+    return None
+
+
+def _unlocks(tokens: Tokens) -> bool:
+    """Return whether the setting that protects the catalogs is named, in any quotes."""
+    return any(UNLOCKS in token[0].lower() for token in tokens)
+
+
+def _kind_of_object(words: Sequence[str], at: int) -> str:
+    """Return of what kind an object is that a statement creates, alters or drops."""
+    behind = (word for word in words[at + 1 : at + 6] if word not in _BEFORE_KIND)
+    return next(behind, "")
 
 
 def _words(tokens: Tokens) -> list[str]:
@@ -122,6 +154,12 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
     first, second, third = (*words[at : at + 3], "", "", "")[:3]
     if (first, second) == ("ALTER", "SYSTEM"):
         return "alter-system"
+    if second == "OWNED" and first in ("REASSIGN", "DROP"):
+        return "role"
+    if first == "LOAD" and any(each["text"] for each in tokens[at + 1 : at + 2]):
+        return "elsewhere"
+    if first in _CHANGES and _kind_of_object(words, at) == "LANGUAGE":
+        return "elsewhere"
     if first in _CHANGES and second in _WORDS and third != "MAPPING":
         return _WORDS[second]
     if (first, second) == ("IMPORT", "FOREIGN"):
@@ -134,8 +172,13 @@ def _of_words(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
 def _kind(words: Sequence[str], at: int) -> str:
     """Return which of the statements begins here that have to be read to their end; empty for none."""
     first, second, *more = [*words[at : at + 4], "", ""]
-    if first == "CREATE":
-        return first if not _CALLED_LATER.isdisjoint((second, *more)) else ""
+    if first == "CREATE" and not _CALLED_LATER.isdisjoint((second, *more)):
+        return first
+    object_ = _kind_of_object(words, at)
+    if first in ("CREATE", "ALTER") and object_ in _ROUTINES:
+        return f"{first} ROUTINE"
+    if (first, object_) == ("CREATE", "VIEW"):
+        return "VIEW"
     return first if first == "COPY" or (first, second) == ("ALTER", "TABLE") else ""
 
 
@@ -149,8 +192,10 @@ def _of_rest(tokens: Tokens, words: Sequence[str], at: int) -> str | None:
     if kind == "ALTER":  # The options of a foreign table name its file or program.
         is_beyond_it = any(word == "OPTIONS" and each[0] == "(" for word, each in pairs)
         return "elsewhere" if is_beyond_it else None
-    if kind == "CREATE" and any(map(is_beyond, _names(tokens[at:], called=False))):
-        return "elsewhere"
+    if kind in ("CREATE", "ALTER ROUTINE"):
+        return "elsewhere" if any(map(is_beyond, _names(tokens[at:], called=False))) else None
+    if kind == "CREATE ROUTINE":
+        return "elsewhere" if _is_untrusted(tokens[at:], words[at:]) else None
     return None
 
 
@@ -167,6 +212,10 @@ def _of_rests(tokens: Tokens, words: Sequence[str]) -> Iterator[str | None]:
             firsts.setdefault(_kind(words, at) if words[at] in _BEGINS else "", at)
         for kind, at in firsts.items():
             yield _of_rest(tokens[start:end], words[start:end], at - start) if kind else None
+        yield _of_grants(tokens[start:end], words[start:end])
+        if "VIEW" in firsts:  # What is written into a view of one table goes into the table.
+            named = _names(tokens[firsts["VIEW"] : end], called=False)
+            yield next((CATALOGS[each] for each in named if each in CATALOGS), None)
         start = end
 
 
@@ -188,6 +237,8 @@ def _of_body(tokens: Tokens, depth: int) -> str | None:
     """Check every word, and strings, which may be function bodies or texts for EXECUTE."""
     words = _words(tokens)
     if any(FUNCTION_ELSEWHERE.fullmatch(name) for name in _names(tokens, called=True)):
+        return "elsewhere"
+    if _unlocks(tokens):
         return "elsewhere"
     begins = [at for at, word in enumerate(words) if word in _BEGINS]
     # Bodies in other languages than SQL have texts in double quotes.
@@ -263,7 +314,8 @@ def _sign(number: int) -> str:
 
 def _is_untrusted(tokens: Tokens, words: Sequence[str]) -> bool:
     """Return whether it creates or runs a function in a language with access to the server's files and libraries."""
-    if words[:1] not in (["CREATE"], ["DO"]) or "LANGUAGE" not in words[:-1]:
+    is_program = words[:1] == ["DO"] or _kind_of_object(words, 0) in _ROUTINES
+    if words[:1] not in (["CREATE"], ["DO"]) or not is_program:
         return False
     return any(
         _language(tokens[at + 1]) not in TRUSTED_LANGUAGES

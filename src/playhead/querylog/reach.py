@@ -22,6 +22,8 @@ RUNS_TEXTS: Final = re.compile(
 )
 """Functions that run the text which they are given."""
 TRUSTED_LANGUAGES: Final = ("sql", "plpgsql", "plperl", "pltcl", "plv8")
+UNLOCKS: Final = "allow_system_table_mods"
+"""The setting with which a superuser empties, renames and alters catalogs."""
 _STATEMENTS: Final = {
     "AlterSystemStmt": "alter-system",
     **dict.fromkeys(
@@ -51,7 +53,7 @@ _OBJECTS: Final = {
 """What is renamed, dropped, or gets another owner."""
 CATALOGS: Final = {
     **dict.fromkeys(
-        ("pg_authid", "pg_auth_members", "pg_db_role_setting", "pg_parameter_acl"), "role"
+        ("pg_authid", "pg_auth_members", "pg_db_role_setting", "pg_parameter_acl", "pg_group"), "role"
     ),
     **dict.fromkeys(("pg_database", "pg_tablespace"), "database"),
     **dict.fromkeys(
@@ -60,13 +62,22 @@ CATALOGS: Final = {
          # What they contain names a function that is called.
          "pg_operator", "pg_cast", "pg_aggregate", "pg_type", "pg_trigger", "pg_event_trigger", "pg_am",
          "pg_amproc", "pg_conversion", "pg_range", "pg_transform", "pg_ts_parser", "pg_ts_template",
-         "pg_rewrite", "pg_attrdef"),
+         "pg_rewrite", "pg_attrdef",
+         # By another name, a catalog or the ledger is not recognised.
+         "pg_class", "pg_namespace"),
         "elsewhere",
     ),
 }  # fmt: skip
 _CHANGES: Final = ("InsertStmt", "UpdateStmt", "DeleteStmt", "MergeStmt")
-_CALLED_LATER: Final = ("DefineStmt", "CreateCastStmt")
-"""Statements that name a function, which an operator, an aggregate or a cast calls."""
+_CALLED_LATER: Final = ("DefineStmt", "CreateCastStmt", "AlterObjectSchemaStmt")
+"""Statements that name a function, which an operator, an aggregate or a cast calls, or which moves."""
+_GRANTED: Final = {
+    "OBJECT_PARAMETER_ACL": "role",
+    "OBJECT_DATABASE": "database",
+    "OBJECT_TABLESPACE": "database",
+    "OBJECT_FOREIGN_SERVER": "elsewhere",
+    "OBJECT_FDW": "elsewhere",
+}
 _MAY_NAME_LEDGER: Final = ("SelectStmt", "InsertStmt", "ExplainStmt")
 
 
@@ -84,6 +95,8 @@ def reach_of(nodes: Iterable[tuple[str, Any]]) -> str | None:
             if found is not None:
                 return found
             changes |= name[:1].isupper() and name.endswith("Stmt") and name not in _MAY_NAME_LEDGER
+        elif isinstance(below, str) and below.lower() == UNLOCKS:
+            return "elsewhere"
         names_ledger |= below == LEDGER_SCHEMA
     return LEDGER if names_ledger and changes else None
 
@@ -138,15 +151,25 @@ def _of_node(name: str, below: Mapping[str, Any]) -> str | None:
         options = below.get("options") or below.get("args") or ()
         return "elsewhere" if any(_is_untrusted(each) for each in options) else None
     if name == "GrantStmt":
-        return "role" if below.get("objtype") == "OBJECT_PARAMETER_ACL" else None
+        return _GRANTED.get(str(below.get("objtype")))
+    if name == "ViewStmt":  # What is written into a view of one table goes into the table.
+        sources = below.get("query", {}).get("SelectStmt", {}).get("fromClause") or []
+        return _catalog(sources[0].get("RangeVar")) if len(sources) == 1 else None
+    if name == "RenameStmt" and any(is_beyond(each) for each in _texts_below(below)):
+        return "elsewhere"
     if name in ("RenameStmt", "DropStmt", "AlterOwnerStmt"):
         kind = below.get("renameType") or below.get("removeType") or below.get("objectType")
         return _OBJECTS.get(str(kind))
     if name in _CHANGES:
-        changed = below.get("relation") or {}
-        is_catalog = changed.get("schemaname") in (None, "pg_catalog")
-        return CATALOGS.get(str(changed.get("relname"))) if is_catalog else None
+        return _catalog(below.get("relation"))
     return None
+
+
+def _catalog(table: Any) -> str | None:
+    """Return what a table holds, if it is a catalog of more than the database's own rows."""
+    table = table or {}
+    is_catalog = table.get("schemaname") in (None, "pg_catalog")
+    return CATALOGS.get(str(table.get("relname"))) if is_catalog else None
 
 
 def _is_untrusted(option: Any) -> bool:
