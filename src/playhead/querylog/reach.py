@@ -154,7 +154,7 @@ def _of_node(name: str, below: Mapping[str, Any]) -> str | None:
         return _GRANTED.get(str(below.get("objtype")))
     if name == "ViewStmt":  # What is written into a view of one table goes into the table.
         sources = below.get("query", {}).get("SelectStmt", {}).get("fromClause") or []
-        return _catalog(sources[0].get("RangeVar")) if len(sources) == 1 else None
+        return _catalog(*sources[0].values()) if len(sources) == 1 else None
     if name == "RenameStmt" and any(is_beyond(each) for each in _texts_below(below)):
         return "elsewhere"
     if name in ("RenameStmt", "DropStmt", "AlterOwnerStmt"):
