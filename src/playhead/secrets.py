@@ -62,6 +62,11 @@ _PASSWORD_IN_QUERY = re.compile(
 )
 # libpq divides only at &.
 _PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&#]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*)")
+# A login in any text that leaves us, of an address that no code has recognised. What comes behind `host:80/`
+# is a path, and a text in quotes is another one.
+_LOGIN_IN_TEXT = re.compile(
+    r"(?P<before>://[^\s/?#@:\[\]]*:)(?P<password>[^\s/'\",]+(?=@)|(?!\d*/)[^\s@'\",]{1,500}+(?=@))"
+)
 # An unquoted or half-quoted password of several words; the second word looks like a key.
 _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
@@ -96,7 +101,10 @@ def remember(value: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Return the text without the secret values that this process resolved, in all their escaped forms."""
+    """Return the text without the secret values that this process resolved, in all their escaped forms.
+
+    What looks like a password in an address is hidden too, unless it is a reference.
+    """
     for value in sorted(_known, key=len, reverse=True):
         if not any(mark in text for mark in "%+\\"):
             text = text.replace(value, HIDDEN)
@@ -105,7 +113,13 @@ def redact(text: str) -> str:
         else:
             for spelled in sorted(_spellings(value), key=len, reverse=True):
                 text = text.replace(spelled, HIDDEN)
+    for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER):
+        text = form.sub(_hidden_unless_reference, text)
     return text
+
+
+def _hidden_unless_reference(match: re.Match[str]) -> str:
+    return match[0] if is_reference(match["password"]) else f"{match['before']}{HIDDEN}"
 
 
 def _spellings(value: str) -> set[str]:

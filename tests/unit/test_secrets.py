@@ -312,6 +312,29 @@ def test_a_text_shows_all_but_the_password(password, text, shown):
     assert redact(text) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no host at odd+x:y://me:Un5een@h/db: no", "no host at odd+x:y://me:********@h/db: no"),
+        ("kafka://me:Un5@een@h:9092", "kafka://me:********@h:9092"),
+        ("kafka://me:Un5/een@h:9092", "kafka://me:********@h:9092"),
+        ("https://:Un5een@h", "https://:********@h"),
+        ("x://h/db?sslpassword=Un5een&a=1", "x://h/db?sslpassword=********&a=1"),
+        ("x://me:${PASSWORD}@h?password=${PASSWORD}", "x://me:${PASSWORD}@h?password=${PASSWORD}"),
+        # The server that is meant stays in sight.
+        ("http://evil:80/x@good", "http://evil:80/x@good"),
+        ("http://evil:/x@good", "http://evil:/x@good"),
+        ("http://me:x@evil/y@good", "http://me:********@evil/y@good"),
+        ("kafka://[::1]:9092/topic@x", "kafka://[::1]:9092/topic@x"),
+        ("'kafka://h:9092','a@b'", "'kafka://h:9092','a@b'"),
+    ],
+)
+def test_a_login_in_any_text_is_hidden_though_no_code_knows_the_address(
+    text: str, shown: str
+) -> None:
+    assert redact(text) == shown
+
+
 def test_a_text_of_many_escapes_takes_no_time():
     remember("\\" * 40 + "\"'" * 20 + "x")
     remember(" " * 30 + "x" + " " * 30)
