@@ -317,6 +317,13 @@ def remember_logins(servers: str) -> None:
             without_password(each if "://" in each else f"kafka://{each}")
 
 
+def remember_proxies() -> None:
+    """Redact the passwords of proxies from now on; libcurl and Python quote the variables of a proxy in errors."""
+    for name, value in os.environ.items():
+        if name.lower().endswith("_proxy"):
+            remember_logins(value)
+
+
 def _without_torn(url: str) -> str:
     """Hide the text after the user's name, or the whole login if the split is inside it."""
     if not IS_URL.match(url):

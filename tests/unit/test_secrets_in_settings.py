@@ -142,6 +142,19 @@ def test_a_password_in_an_address_that_libpq_does_not_read_is_hidden(run, monkey
     assert (code, SECRET in out + err, paths.config_file().exists()) == (2, False, False)
 
 
+@pytest.mark.parametrize("password", [f"x/{SECRET}", f"{SECRET} x", f"{SECRET}@x"])
+def test_the_password_of_a_proxy_is_hidden_where_a_library_quotes_it(
+    run, tmp_path, monkeypatch, password
+):
+    file = tmp_path / "client.properties"
+    text = f"bootstrap.servers=127.0.0.1:1\n{OAUTH}".replace("SASL_PLAINTEXT", "SASL_SSL")
+    file.write_text(text.replace(f"u:{SECRET}@", ""))
+    monkeypatch.setenv("https_proxy", f"http://u:{password}@proxy.invalid:3128")
+    _, out, err = run("doctor", "--config", str(file))
+    assert "proxy.invalid" in out, err
+    assert SECRET not in out + err
+
+
 @pytest.mark.parametrize(
     "address", [f"udp://u:{SECRET}@127.0.0.1:0", f"udp://127.0.0.1:0/?password={SECRET}"]
 )

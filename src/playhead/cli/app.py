@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
+from playhead import secrets
 from playhead.cli.commands import Tree
 from playhead.cli.completion_script import COMPLETES, install, show
 from playhead.cli.output import Output, ReaderGone, tell
@@ -76,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(words: list[str], command: "Callable[[list[str]], int] | None" = None) -> int:
     """Run one command in this process; returns its exit code."""
+    secrets.remember_proxies()  # Also for a command that downloads jars before it reads settings.
     exposed_logins.teller = lambda text: tell(f"warning: {text}")
     threading.excepthook = _tell_of_thread
     ending = Ending()

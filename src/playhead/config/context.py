@@ -163,6 +163,7 @@ def configure(
     folder: Path | None = None,
 ) -> Configuration:
     """Merge all places: `flags` by setting's name, `assignments` as for -X."""
+    secrets.remember_proxies()
     file = find_project_file(folder or Path.cwd())
     of_project, project_context = (None, None) if file is None else project.project_layer(file)
     upper = [
