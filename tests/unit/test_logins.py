@@ -186,6 +186,21 @@ def test_a_login_that_is_said_for_a_server_goes_there(
     assert (found.bootstrap_servers, found.password) == (servers, PASSWORD)
 
 
+@pytest.mark.parametrize(
+    ("flags", "assigned"),
+    [({"bootstrap_servers": "h:1"}, ()), ({}, ("bootstrap.servers=h:1",))],
+    ids=["-b", "-X"],
+)
+def test_a_login_of_a_file_is_for_the_servers_of_that_file(tmp_path, flags, assigned):
+    file = tmp_path / "login.properties"
+    file.write_text("\n".join((f"bootstrap.servers={HOME}", *LOGIN)))
+    flags = flags | {"kafka_config": str(file)}
+    with pytest.raises(LoginElsewhere, match=f"belongs to {HOME}, and would go to h:1"):
+        configure(flags, assignments=assigned).kafka()
+    file.write_text("\n".join(LOGIN))
+    assert configure(flags, assignments=assigned).kafka().password == PASSWORD
+
+
 @pytest.mark.parametrize("context", [None, "plain"])
 def test_a_login_of_the_command_line_is_for_the_configured_server(context):
     """`kafka://h:1/…` beside it may be the other end of the replay."""

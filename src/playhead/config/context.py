@@ -182,7 +182,7 @@ def configure(
 def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
     settings: dict[str, Resolved] = {}
     kafka: dict[str, tuple[str, Resolved]] = {}
-    homes: dict[Precedence, str] = {}
+    homes: dict[Precedence | str, str] = {}
     defaults = {s.name: s.default for s in SETTINGS if s.default is not None}
     # Weakest first: each stronger place overwrites.
     for layer in (Layer("default", defaults, place=Precedence.DEFAULT), *reversed(layers)):
@@ -190,6 +190,8 @@ def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
             kafka[SPELLINGS.get(key, key)] = (key, found)
             if SPELLINGS.get(key) == BOOTSTRAP:
                 homes[found.place] = found.value
+                if found.place == Precedence.COMMAND_LINE and FILE in layer.settings:
+                    homes[found.origin] = found.value
         for name, value in layer.settings.items():
             if not _stays_on(name, settings.get(name)):
                 settings[name] = Resolved(value, layer.origin, layer.place)

@@ -19,8 +19,8 @@ _PROXIES = ("http_proxy", "all_proxy", "ALL_PROXY")
 """What libcurl heeds for http, and HTTP_PROXY is not among it."""
 FOR_TOKENS = ("sasl.oauthbearer.client.secret", "sasl.jaas.config")
 
-Homes = Mapping[Precedence, str]
-"""The servers that each place names."""
+Homes = Mapping[Precedence | str, str]
+"""The servers that each place names, and the file of --config: another option may name others beside it."""
 
 
 class LoginElsewhere(Refused):
@@ -48,7 +48,7 @@ def keep_at_home(
     for name, (key, found) in said.items():
         if not is_login(name):
             continue
-        home = homes.get(found.place)
+        home = homes.get(found.origin, homes.get(found.place))
         if home is None and configured is not None and found.place <= configured.place:
             home = configured.value
         if home is None or not _brokers(servers) <= _brokers(home):
