@@ -7,6 +7,7 @@ line that looks like one of Playhead's.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 # Controls except tab and LF, direction marks, invisible characters, lone surrogates. The joiners
@@ -17,11 +18,12 @@ _UNSAFE: Final = re.compile(
 )
 _UNSAFE_IN_JSON: Final = re.compile(rf"{_UNSAFE.pattern[:-1]}\t]")
 _INDENT = "    "
+_BLOCK = 1 << 20
 
 
 def printable(text: str) -> str:
     r"""Return a text that is safe to print, with `\\x1b` for an escape character; tabs and LF stay."""
-    return text if _is_plain(text) else _UNSAFE.sub(_escape, text)
+    return text if _is_plain(text) else _replaced(_UNSAFE, _escape, text)
 
 
 def one_line(text: str) -> str:
@@ -40,12 +42,23 @@ def indented(text: str) -> str:
 
 def json_text(text: str) -> str:
     """Return equal JSON with unsafe characters as JSON escapes."""
-    return text if _is_plain(text) else _UNSAFE_IN_JSON.sub(_escape_in_json, text)
+    return text if _is_plain(text) else _replaced(_UNSAFE_IN_JSON, _escape_in_json, text)
 
 
 def is_unicode(text: str) -> bool:
     """Return whether UTF-8 can hold a text, which is so if it has no half of a surrogate pair."""
     return text.isascii() or text.encode(errors="replace").decode() == text
+
+
+def _replaced(
+    unsafe: "re.Pattern[str]", escape: "Callable[[re.Match[str]], str]", text: str
+) -> str:
+    """Return a text with its unsafe characters replaced, block by block.
+
+    Each replacement takes 60 bytes until all are joined, and a value may consist of 256 MB of them.
+    """
+    blocks = range(0, len(text), _BLOCK)
+    return "".join(unsafe.sub(escape, text[start : start + _BLOCK]) for start in blocks)
 
 
 def _is_plain(text: str) -> bool:

@@ -1,12 +1,14 @@
 """Documents that the engine gives up on are known before it looks at them, and no others are."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 from time import process_time
 
 import pytest
 
 from playhead.records import Records
+from playhead.transform import json_limits
 from playhead.transform.json_limits import LimitedJson
 from tests.unit.replaying import record
 
@@ -78,3 +80,23 @@ def test_no_value_takes_longer_than_its_length_explains(value):
     began = process_time()
     reasons(value)
     assert process_time() - began < 1
+
+
+def test_many_short_strings_take_little_more_memory_than_their_bytes():
+    """A record of 60 MB, which its topic holds in some kilobytes, took three gigabytes of its task."""
+    value = b"[" * 1_001 + b'"":1,' * 220_000
+    tracemalloc.start()
+    try:
+        found = reasons(value)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == {0: "the value is nested more than 1,000 deep: no expression can read it"}
+    assert most < 5 * len(value)
+
+
+def test_a_long_document_is_read_as_a_short_one(monkeypatch):
+    values = [b'{"a":"[' * 2_000, b"['\\'" + b"[" * 1_001, b'["\\', b"'[" * 3_000]
+    expected = reasons(*values)
+    monkeypatch.setattr(json_limits, "_FEW_BYTES", 0)
+    assert reasons(*values) == expected

@@ -75,6 +75,33 @@ def test_a_document_of_many_short_lines_takes_little_more_memory_than_its_bytes(
     assert most < 4 * len(data)
 
 
+def test_many_short_strings_are_counted_in_little_more_memory_than_their_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A compressed capture of 3 MB took four gigabytes."""
+    monkeypatch.setattr(json_documents, "_MOST_VALUES", 1 << 16)
+    monkeypatch.setattr(json_documents, "_BLOCK", 1 << 12)
+    many = b'{"":1' + b',"":1' * (1 << 16) + b"}"
+    tracemalloc.start()
+    try:
+        found = parsed(many)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == "not valid JSON: a document of more than 65,536 values"
+    assert most < 6 * len(many)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_values_are_counted_across_blocks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_documents, "_BLOCK", size)
+    monkeypatch.setattr(json_documents, "_MOST_VALUES", 40)
+    kept = json.dumps(["[,{" * 30, 'a"b', "\\", "", {"x,y": [1, "{"]}] * 4)
+    assert loaded_text(kept) == json.loads(kept)
+    with pytest.raises(ValueError, match="more than 40 values"):
+        loaded_text(json.dumps(['a"[', ",", 1] * 20))
+
+
 def texts(body: str, path: str) -> list[str]:
     return list(xml_texts({"http": {"req": {"body": body}}}, path))
 

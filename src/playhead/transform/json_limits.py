@@ -19,6 +19,7 @@ LONGEST_NUMBER: Final = 1_000
 _STRING: Final = re.compile(
     rb"""(?s:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]++|\\.)*+(?:'|\\?\Z))"""
 )
+_FEW_BYTES: Final = 1 << 20
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
 _LONG_NUMBER: Final = re.compile(rb"(?<![-+.0-9eE])[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
 
@@ -54,7 +55,7 @@ def _why_not(what: str, held: bytes | None) -> str | None:
     is_suspect = held.count(b"[") + held.count(b"{") > DEEPEST
     if not is_suspect and _LONG_NUMBER.search(held) is None:
         return None
-    bare = _STRING.sub(b'""', held)
+    bare = _without_strings(held)
     if is_suspect and is_deep(bare, DEEPEST):
         return f"the {what} is nested more than {DEEPEST:,} deep: no expression can read it"
     if _LONG_NUMBER.search(bare) is not None:
@@ -67,7 +68,20 @@ def is_nested_deeper(document: bytes, most: int) -> bool:
     """Return whether a document is nested more than `most` levels deep."""
     if document.count(b"[") + document.count(b"{") <= most:
         return False
-    return is_deep(_STRING.sub(b'""', document), most)
+    return is_deep(_without_strings(document), most)
+
+
+def _without_strings(document: bytes) -> bytes:
+    """Return a document with empty strings; of a long one, without keeping all the parts between them."""
+    if len(document) <= _FEW_BYTES:
+        return _STRING.sub(b'""', document)
+    bare, end = bytearray(), 0
+    for found in _STRING.finditer(document):
+        bare += document[end : found.start()]
+        bare += b'""'
+        end = found.end()
+    bare += document[end:]
+    return bytes(bare)
 
 
 def is_deep(bare: bytes, most: int) -> bool:
