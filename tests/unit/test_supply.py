@@ -161,3 +161,10 @@ def test_without_the_network_the_audit_fails_and_checks_the_rest(project, capsys
     assert "osv.dev could not be asked: <urlopen error" in said
     assert "Traceback" not in said
     assert "never asked about" in said
+
+
+def test_it_does_not_say_that_there_are_no_holes_if_nobody_was_asked(project, capsys):
+    assert supply.main(["--root", str(project)]) == 0
+    said = capsys.readouterr().out
+    assert "no known hole" not in said
+    assert "no hole that tools/supply.toml names" in said
