@@ -7,7 +7,7 @@ import pytest
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
-from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, account_of, record
+from tests.sandbox.postgres_table import NOON_MS, REPLAY, Table, account_of, record, records
 
 
 class TestPartitions:
@@ -248,3 +248,19 @@ def test_short_keys_of_a_limited_length_are_still_distinct(sandbox: Endpoints, s
             rows = [record(0, {"id": "abc", "v": "0"}), record(1, {"id": last, "v": "1"})]
             ready = opened.decode(Records.of(rows), account).ready
             assert opened._are_distinct(("id",), ready) == is_distinct
+
+
+@pytest.mark.parametrize("name", ["n", "count", "bool"])
+@pytest.mark.parametrize("rule", ["update", "newer"])
+def test_a_key_with_the_name_of_something_in_a_statement(
+    sandbox: Endpoints, schema: str, rule: str, name: str
+) -> None:
+    """PostgreSQL took it for ambiguous when the rows were compared."""
+    columns = f'"{name}" text PRIMARY KEY, v text, _timestamp timestamptz'
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict=rule, tombstones="delete")
+    rows = records({name: "a", "v": "1"}, {name: "b", "v": "2"}, {name: "a", "v": "3"})
+    rows += [record(3, None, key=b"b")]
+    entry = table.commit(rows)
+    assert table.rows(f'"{name}", v') == [("a", "3")]
+    [found] = table.compared((entry, rows))
+    assert (found.same, found.different, found.unknown) == (4, 0, 0)

@@ -151,11 +151,11 @@ class _Taken:
             for each in self._layout
         ]
         names = ", ".join([_PLACE, _LAST, _GONE, _COUNT, _MIXED, _BITS, *columns])
-        key = f"(PARTITION BY {self._keys})"
+        keys = self._keys_of("w")
         chosen = (
-            f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, false, "  # noqa: S608
-            f"pg_catalog.count(*) OVER {key}, {self._is_mixed()}, {_BITS}, {', '.join(columns)} FROM {WANTED} "
-            f"WHERE {_LAYER} = {layer} AND {_FORM} = {form} ORDER BY {self._keys}, {self._wins()}"
+            f"SELECT DISTINCT ON ({keys}) {self._compared.place}, {_ORDER}, false, "  # noqa: S608
+            f"pg_catalog.count(*) OVER (PARTITION BY {keys}), {self._is_mixed()}, {_BITS}, {', '.join(columns)} "
+            f"FROM {WANTED} w WHERE {_LAYER} = {layer} AND {_FORM} = {form} ORDER BY {keys}, {self._wins()}"
         )
         [(taken,)] = self._session.run(
             f"WITH put AS (INSERT INTO {self._into.name} AS s ({names}) {chosen} "  # noqa: S608
@@ -164,6 +164,10 @@ class _Taken:
             f"WHERE {_LAST} >= {self._compared.entry.slice.from_offset}"
         )
         return int(taken)
+
+    def _keys_of(self, alias: str) -> str:
+        """Return the keys of one table: without it, `ORDER BY` takes a key `count` for a column of the result."""
+        return ", ".join(f"{alias}.{named(name)}" for name in self._into.key)
 
     def _and_gone(self, name: str, given: Sequence[object]) -> str:
         """Keep a key as first written, and columns that a record does not name, unless the row is new."""
@@ -188,7 +192,7 @@ class _Taken:
         if self._rule == "ignore":
             return _ORDER
         if self._rule == "newer":
-            return f"{named(self._version)} DESC NULLS LAST, {_ORDER} DESC"
+            return f"w.{named(self._version)} DESC NULLS LAST, {_ORDER} DESC"
         return f"{_ORDER} DESC"
 
     def _is_mixed(self) -> str:
@@ -201,7 +205,7 @@ class _Taken:
     def _bury(self) -> int:
         """Mark keys as deleted, and remove rows of the slice before a tombstone."""
         order = f"{_AT} DESC, {_ORDER} DESC" if self._rule == "newer" else f"{_ORDER} DESC"
-        takes = "true"
+        keys, takes = self._keys_of("g"), "true"
         if self._rule == "newer":
             takes = (
                 f"CASE WHEN s.{_GONE} THEN s.{_AT} <= EXCLUDED.{_AT} "
@@ -213,9 +217,9 @@ class _Taken:
             for name in (_LAST, _GONE, _AT, _BITS)
         )
         chosen = (
-            f"SELECT DISTINCT ON ({self._keys}) {self._compared.place}, {_ORDER}, true, {_AT}, "  # noqa: S608
-            f"pg_catalog.count(*) OVER (PARTITION BY {self._keys}), {self._is_mixed()}, "
-            f"{nothing}, {self._keys} FROM {GONE} ORDER BY {self._keys}, {order}"
+            f"SELECT DISTINCT ON ({keys}) {self._compared.place}, {_ORDER}, true, {_AT}, "  # noqa: S608
+            f"pg_catalog.count(*) OVER (PARTITION BY {keys}), {self._is_mixed()}, "
+            f"{nothing}, {self._keys} FROM {GONE} g ORDER BY {keys}, {order}"
         )
         self._session.run(
             f"INSERT INTO {self._into.name} AS s "
@@ -236,9 +240,9 @@ class _Taken:
         [(count,)] = self._session.run(
             f"WITH lost AS (DELETE FROM {WANTED} w USING {GONE} g WHERE {same} AND {later} "  # noqa: S608
             f"RETURNING {', '.join(f'w.{name}' for name in keys)}), "
-            f"numbers AS (SELECT {self._keys}, pg_catalog.count(*) AS n FROM lost GROUP BY {self._keys}), "
-            f"noted AS (UPDATE {self._into.name} s SET {_COUNT} = s.{_COUNT} + n.n FROM numbers n "
-            f"WHERE {theirs} AND s.{_PLACE} = {self._compared.place} RETURNING n.n) "
-            "SELECT coalesce(pg_catalog.sum(n), 0)::int8 FROM noted"
+            f"numbers AS (SELECT {self._keys}, pg_catalog.count(*) AS {_COUNT} FROM lost GROUP BY {self._keys}), "
+            f"noted AS (UPDATE {self._into.name} s SET {_COUNT} = s.{_COUNT} + n.{_COUNT} FROM numbers n "
+            f"WHERE {theirs} AND s.{_PLACE} = {self._compared.place} RETURNING n.{_COUNT}) "
+            f"SELECT coalesce(pg_catalog.sum({_COUNT}), 0)::int8 FROM noted"
         )
         return int(count)
