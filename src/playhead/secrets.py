@@ -27,6 +27,10 @@ _PASSWORD_OF_USER = re.compile(
     r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
+# The host was forgotten, and libpq takes the password for a port, which it quotes.
+_PASSWORD_AS_PORT = re.compile(
+    r"^(?P<before>\s*(?:jdbc:)?postgres(?:ql)?://[^:/?#@,\[\]\s]*:)(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]+)(?![^/?#]*@)"
+)
 _SECRET_KEYS = (
     "password",
     "sslpassword",
@@ -63,7 +67,7 @@ _PASSWORD_IN_QUERY = re.compile(
 # libpq divides only at &.
 _PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&#]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*)")
 # A login in any text that leaves us, of an address that no code has recognised. What comes behind `host:80/`
-# is a path, and a text in quotes is another one.
+# is a path, and a quote ends the address.
 _LOGIN_IN_TEXT = re.compile(
     r"(?P<before>://[^\s/?#@:\[\]]*:)(?P<password>[^\s/'\",]+(?=@)|(?!\d*/)[^\s@'\",]{1,500}+(?=@))"
 )
@@ -237,7 +241,9 @@ def passwords_in(url: str) -> list[str]:
 def _forms(url: str) -> tuple[re.Pattern[str], ...]:
     if IS_URL.match(url):
         is_libpqs = url.lstrip().startswith("postgres")
-        return _PASSWORD_OF_USER, _PASSWORD_FOR_LIBPQ if is_libpqs else _PASSWORD_IN_QUERY
+        if is_libpqs:
+            return _PASSWORD_OF_USER, _PASSWORD_AS_PORT, _PASSWORD_FOR_LIBPQ
+        return _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
     if "://" in url:  # as in `--schema-registry=https://…`
         return _PAIR, _PASSWORD_AS_PARAMETER, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
     return _PAIR, _PASSWORD_AS_PARAMETER

@@ -419,3 +419,48 @@ def test_no_field_gets_a_name_that_differs_in_each_run(spark, text) -> None:
         with pytest.raises(BadExpression, match="texts as the keys of a map"):
             check(spark, Transform(select=f"{text} AS {name}"))
     check(spark, Transform(where=f"({text}) is not null"))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "(value:n) > 9",
+        "(value:n) BETWEEN 9 AND 10",
+        "value:n IS DISTINCT FROM 9",
+        "CASE (value:n) WHEN 9 THEN true END",
+        "value:n::string > 9",
+        "nullif(value:n, 9) IS NULL",
+        "value:n > value:m::int",
+        "coalesce(value:n, 0) > 9",
+        "exists(value:l::array<string>, x -> x > 9)",
+        "int(value:n) = 9 AND (value:n) > 9",
+    ],
+)
+def test_a_text_is_not_cut_to_a_whole_number_where_it_is_compared(
+    spark: "SparkSession", where: str
+) -> None:
+    with pytest.raises(BadExpression, match="a text that is compared as a whole number") as caught:
+        check(spark, Transform(where=where))
+    assert "::double" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "value:n > 9",
+        "value:n <=> 9",
+        "(value:n) > 9.5",
+        "(value:n) IN (1, 2)",
+        "value:n::double > 9",
+        "value:n::int = 9",
+        "CAST(value:n AS bigint) > 9",
+        "int(value:n) = 9",
+        "value:n + 1 > 9",
+        "length(key) > 3",
+        "partition = value:p",
+    ],
+)
+def test_other_comparisons_with_whole_numbers_are_allowed(
+    spark: "SparkSession", where: str
+) -> None:
+    check(spark, Transform(where=where))

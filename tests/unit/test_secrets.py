@@ -148,6 +148,9 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("\n postgresql://u:pa/ss@h/db", "\n postgresql://u:********@h/db"),
         ("dbname=postgresql://u:pass@h/db", "dbname=postgresql://u:********@h/db"),
         ("postgresql://h/db#password=pass", "postgresql://h/db#password=********"),
+        # The host was forgotten.
+        ("postgresql://me:Un5een", "postgresql://me:********"),
+        ("postgres://me:5een,no/db?a=1", "postgres://me:********/db?a=1"),
     ],
 )
 def test_a_password_is_hidden_wherever_a_url_can_have_one(url, shown):

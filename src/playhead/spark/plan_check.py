@@ -65,6 +65,11 @@ _FORMAT_HINT = (
 _HASHED_HINT = (
     "JSON would have another name for them in each run: use texts, as from hex(key_bytes)"
 )
+_CUT_HINT = "Spark would cut 9.5 to 9 there: add a type to the text, ::double, or ::bigint if its numbers are whole"
+_COMPARED = "EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual In"
+_COMPARISONS = {_HOME + name for name in _COMPARED.split()}
+_WHOLE = ("byte", "short", "integer", "long")
+_CASTS_BY_NAME = ("tinyint", "smallint", "int", "bigint")
 _REMARKS = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
 
@@ -152,6 +157,7 @@ def refuse_meant(frame: "DataFrame", expression: Expression) -> None:
     _refuse_others(expression, tree)
     _refuse_moving(expression, tree)
     _refuse_changing(expression, head, tree)
+    _refuse_cut(expression, head, tree, frame.sparkSession)
 
 
 def _refuse_moving(expression: Expression, tree: Any) -> None:
@@ -197,6 +203,33 @@ def _refuse_changing(expression: Expression, head: Any, nodes: Sequence[Mapping[
                 raise _refused(expression, "a text that becomes a time", _FORMAT_HINT)
         elif found == _WRITER and is_hashed(_type_below(head.apply(index))):
             raise _refused(expression, "a map whose keys are bytes", _HASHED_HINT)
+
+
+def _refuse_cut(
+    expression: Expression, head: Any, nodes: Sequence[Mapping[str, Any]], spark: "SparkSession"
+) -> None:
+    """Refuse a text that Spark compares as a whole number, because the other side is one."""
+    written = spark._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+    found = [
+        index
+        for index in _compared(nodes)
+        if nodes[index].get("class") == _CAST
+        and nodes[index].get("dataType") in _WHOLE
+        and _type_below(head.apply(index)) == "string"
+        and not head.apply(index).getTagValue(written).isDefined()
+    ]
+    # Such a call is a cast without the mark of one that is written.
+    called = sum(token.name.lower() in _CASTS_BY_NAME for token in expression.tokens)
+    if len(found) > called:
+        text = "a text that is compared as a whole number"
+        raise _refused(expression, text, _CUT_HINT)
+
+
+def _compared(nodes: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+    for index, node in enumerate(nodes):
+        if node.get("class") in _COMPARISONS:
+            for place in range(int(node["num-children"])):
+                yield _child(nodes, index, place)
 
 
 def _makes_zoned_time(node: Mapping[str, Any]) -> bool:
