@@ -434,6 +434,8 @@ def test_no_field_gets_a_name_that_differs_in_each_run(spark, text) -> None:
         "coalesce(value:n, 0) > 9",
         "exists(value:l::array<string>, x -> x > 9)",
         "int(value:n) = 9 AND (value:n) > 9",
+        "substring(key, 1, 4) = 2021",
+        "offset = '12.5'",
     ],
 )
 def test_a_text_is_not_cut_to_a_whole_number_where_it_is_compared(
@@ -458,6 +460,7 @@ def test_a_text_is_not_cut_to_a_whole_number_where_it_is_compared(
         "value:n + 1 > 9",
         "length(key) > 3",
         "partition = value:p",
+        "offset = '12'",
     ],
 )
 def test_other_comparisons_with_whole_numbers_are_allowed(

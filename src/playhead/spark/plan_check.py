@@ -216,6 +216,7 @@ def _refuse_cut(
         if nodes[index].get("class") == _CAST
         and nodes[index].get("dataType") in _WHOLE
         and _type_below(head.apply(index)) == "string"
+        and not _is_whole(nodes[index + 1])
         and not head.apply(index).getTagValue(written).isDefined()
     ]
     # Such a call is a cast without the mark of one that is written.
@@ -223,6 +224,11 @@ def _refuse_cut(
     if len(found) > called:
         text = "a text that is compared as a whole number"
         raise _refused(expression, text, _CUT_HINT)
+
+
+def _is_whole(node: Mapping[str, Any]) -> bool:
+    """Return whether it is a text without decimals, such as '12'; one that is no number is refused later."""
+    return node.get("class") == _LITERAL and "." not in str(node.get("value"))
 
 
 def _compared(nodes: Sequence[Mapping[str, Any]]) -> Iterator[int]:
