@@ -2,7 +2,7 @@
 
 import pytest
 
-from playhead.postgres.rows.text_format import Bad, text_for
+from playhead.postgres.rows.text_format import Bad, Number, text_for
 from playhead.postgres.table import Column
 
 
@@ -25,6 +25,9 @@ def text(base: str, element: str, held: object) -> str:
         ("_name", "name", "{" + "a" * 64 + "}"),
         ("_name", "name", '{"' + "a," * 33 + '"}'),
         ("_char", "char", "{ab}"),
+        ("date", "", Number("1.100")),
+        ("date", "", Number("2021.100")),
+        ("_date", "date", [Number("12345678.125")]),
     ],
 )
 def test_what_the_server_would_change_is_refused(base: str, element: str, held: object) -> None:
@@ -40,6 +43,8 @@ def test_what_the_server_would_change_is_refused(base: str, element: str, held: 
         ("_oid", "oid", "{1,NULL,2}"),
         ("_name", "name", '{"' + "a" * 63 + '",b}'),
         ("_text", "text", "{" + "a" * 64 + "}"),
+        ("date", "", 20210804),
+        ("date", "", "2021.216"),
     ],
 )
 def test_what_the_server_keeps_is_written(base: str, element: str, held: object) -> None:

@@ -256,6 +256,8 @@ def _number(base: str, held: "int | Number", where: str) -> str:
         return _since_epoch(held, where)
     if isinstance(held, int):
         return str(held)
+    if base == "date":  # The server takes 1.100 for the hundredth day of a year.
+        raise Bad("type", f"{where}: {held} is a number with decimals, and no date")
     if base in INTEGERS:
         return _whole(held)
     return _float(base, held, where) if base in FLOATS else held
