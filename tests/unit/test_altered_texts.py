@@ -79,6 +79,10 @@ def test_keys(base: str, modifier: int, kept: str, altered: str, what: str) -> N
         ("float8", -1, (1 << 53) - 1, [True, True, False, True]),
         ("numeric", (10 << 16 | -1 & 0x7FF) + 4, 9, [False, True, False, False]),
         ("char", -1, 8, [True, True, False, False]),
+        ("numeric", -1, 1 << 53, [True] * 4),
+        ("numeric", (20 << 16) + 4, 1 << 53, [True] * 4),
+        ("int8", -1, 1 << 53, [True] * 4),
+        ("text", -1, 8, [True] * 4),
     ],
 )
 def test_a_place_that_its_column_does_not_keep_is_refused(

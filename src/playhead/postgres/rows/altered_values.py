@@ -127,7 +127,8 @@ def is_kept(column: Column, number: int) -> bool:
     """Return whether a column stores a whole number exactly."""
     if column.base in FLOATS:
         return unpack(_FLOAT[column.base], pack(_FLOAT[column.base], number)) == (number,)
-    return column.base != "numeric" or not _is_rounded("numeric", column.base_modifier, number)
+    has_scale = column.base == "numeric" and may_alter(column)
+    return not (has_scale and _is_rounded("numeric", column.base_modifier, number))
 
 
 def _alteration(column: Column, held: Any) -> Iterator[str]:
