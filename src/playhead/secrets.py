@@ -76,7 +76,7 @@ _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
     re.DOTALL | re.ASCII,
 )
-_IN_BRACKETS = re.compile(r"\[[^\]]*\]")
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
 _LONGEST_CUT = 200

@@ -60,6 +60,12 @@ def test_a_very_long_secret_is_hidden_in_no_more_than_a_moment():
     assert process_time() - began < 2
 
 
+def test_an_address_of_many_brackets_is_looked_through_in_a_moment():
+    began = process_time()
+    without_password("kafka://" + "[" * 100_000 + "=")
+    assert process_time() - began < 2
+
+
 def test_short_values_are_not_redacted_by_value():
     remember("abc")
     assert redact("the abc of it") == "the abc of it"
