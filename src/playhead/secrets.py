@@ -29,7 +29,7 @@ _PASSWORD_OF_USER = re.compile(
 )
 # The host was forgotten, and libpq takes the password for a port, which it quotes.
 _PASSWORD_AS_PORT = re.compile(
-    r"^(?P<before>\s*(?:jdbc:)?postgres(?:ql)?://[^:/?#@,\[\]\s]*:)(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]+)(?![^/?#]*@)"
+    r"^(?P<before>\s*(?:jdbc:)?postgres(?:ql)?://[^:/?#@,\[\]\s]*:)(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]++)(?![^/?#]*@)"
 )
 _SECRET_KEYS = (
     "password",
