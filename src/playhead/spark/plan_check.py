@@ -8,6 +8,7 @@ the tree of its analyser. Both may contain only what is listed.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from playhead.spark.allowed_functions import (
 from playhead.spark.value_types import gets_date, has_time, is_hashed
 from playhead.transform.path_sql import OWN_FUNCTIONS, WITHOUT_DATE
 from playhead.transform.spark_sql import Expression
-from playhead.transform.tokens import BadExpression
+from playhead.transform.tokens import BadExpression, TokenKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,7 +221,11 @@ def _refuse_cut(
         and not head.apply(index).getTagValue(written).isDefined()
     ]
     # Such a call is a cast without the mark of one that is written.
-    called = sum(token.name.lower() in _CASTS_BY_NAME for token in expression.tokens)
+    solid = [token for token in expression.tokens if token.kind is not TokenKind.SPACE]
+    called = sum(
+        token.name.lower() in _CASTS_BY_NAME and behind.is_sign("(")
+        for token, behind in pairwise(solid)
+    )
     if len(found) > called:
         text = "a text that is compared as a whole number"
         raise _refused(expression, text, _CUT_HINT)
