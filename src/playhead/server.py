@@ -36,6 +36,8 @@ class ServerFacts:
     """Where the server writes its logs; empty if this user may not know."""
     has_escapes: bool
     """Whether standard_conforming_strings is off for sessions like those of the replay."""
+    rights: tuple[str, ...] = ()
+    """What this user may do beyond its databases, in the server's own words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
 """PostgreSQL keeps the contract of every server on which queries are played."""
 
 import time
+import uuid
 from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg import sql
+from psycopg import conninfo, sql
 
 from playhead.postgres.replay_server import PostgresServer
+from playhead.queries.workload import notes_of_server
 from playhead.sandbox import Endpoints
 from playhead.testing import LinkProxy, exercise_server
 from playhead.testing.server_case import answered, control_of, opened_link
@@ -51,6 +53,36 @@ def test_asking_to_cancel_waits_for_no_server(database: str, database_link: Link
             assert time.monotonic() - began < 20
             time.sleep(0.01)
         assert answered(link).sqlstate == "57014"
+
+
+@pytest.mark.parametrize(
+    ("given", "rights"),
+    [
+        ("", ()),
+        ("SUPERUSER CREATEROLE", ("SUPERUSER",)),
+        (
+            "CREATEROLE CREATEDB IN ROLE pg_execute_server_program, pg_read_all_data",
+            ("CREATEDB", "CREATEROLE", "pg_execute_server_program"),
+        ),
+    ],
+)
+def test_the_rights_of_its_user_beyond_the_database_are_named(
+    sandbox: Endpoints, given: str, rights: tuple[str, ...]
+) -> None:
+    """Only these limit a text of the log that is put together while it runs."""
+    name = f"rights_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(sandbox.database_url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x' {given}".encode())
+        try:
+            url = conninfo.make_conninfo(sandbox.database_url, user=name, password="x")
+            with control_of(PostgresServer(url)) as control:
+                facts = control.facts()
+            assert facts.rights == rights
+            notes = {note.code: note.text for note in notes_of_server(facts, "the target")}
+            assert ("rights" in notes) == bool(rights)
+            assert all(right in notes["rights"] for right in rights)
+        finally:
+            connection.execute(f"DROP ROLE {name}".encode())
 
 
 def test_its_password_is_not_shown() -> None:

@@ -85,5 +85,7 @@ def _notes(given: list[Statement]) -> list[Note]:
         skipped={},
         log=SimpleNamespace(reader=reader, misplaced=0),
     )
-    server: Any = SimpleNamespace(user="me", subscriptions=(), foreign_servers=(), is_standby=False)
+    server: Any = SimpleNamespace(
+        user="me", subscriptions=(), foreign_servers=(), is_standby=False, rights=()
+    )
     return [*notes_of(workload, "commit", server)]

@@ -29,6 +29,16 @@ _UNFINISHED: Final = (
 )
 """The condition of a mark `m` of what was begun alone, and whose end has no mark."""
 _GRANT: Final = "user or an administrator: GRANT the rights that are missing"
+_RIGHTS: Final = """
+    SELECT word FROM pg_catalog.pg_roles,
+        LATERAL (VALUES (rolsuper, 'SUPERUSER'), (rolcreaterole, 'CREATEROLE'), (rolcreatedb, 'CREATEDB'),
+            (rolreplication, 'REPLICATION')) given (has, word)
+    WHERE rolname = session_user AND has
+    UNION ALL SELECT rolname::text FROM pg_catalog.pg_roles
+    WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER') AND rolname IN
+        ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',
+            'pg_create_subscription')
+"""
 _GONE_WITHIN_S: Final = 20.0
 _ENDED: Final = (
     "SELECT pid::int8 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted "
@@ -91,7 +101,14 @@ class PostgresControl(Control):
                 bool(is_standby),
                 self._log_folder(session),
                 bool(has_escapes),
+                self._rights(session),
             )
+
+    @staticmethod
+    def _rights(session: Session) -> tuple[str, ...]:
+        found = [str(word) for (word,) in session.run(_RIGHTS)]
+        # It includes every other one.
+        return ("SUPERUSER",) if "SUPERUSER" in found else tuple(sorted(found))
 
     @staticmethod
     def _log_folder(session: Session) -> str:

@@ -84,9 +84,9 @@ def notes_of(
             f"all sessions log in as {server.user}; on the source they were {', '.join(users[:5])}"
         )
         yield Note("one-user", text, "info")
-    yield from _notes_of_server(server, "the target")
+    yield from notes_of_server(server, "the target")
     if beside is not None:
-        yield from _notes_of_server(beside, "the server of --beside")
+        yield from notes_of_server(beside, "the server of --beside")
         if order != "strict":
             text = "with --order strict, both servers play one statement at a time and in one order; with"
             yield Note(
@@ -105,7 +105,8 @@ def deleted_rows(partitions: Sequence[PartitionPlan]) -> Iterator[Note]:
     yield Note("deleted-rows", text)
 
 
-def _notes_of_server(server: ServerFacts, name: str) -> Iterator[Note]:
+def notes_of_server(server: ServerFacts, name: str) -> Iterator[Note]:
+    """Yield notes on what reaches beyond the database of a server, or comes from there."""
     if server.subscriptions:
         names = ", ".join(server.subscriptions)
         yield Note(
@@ -117,6 +118,14 @@ def _notes_of_server(server: ServerFacts, name: str) -> Iterator[Note]:
         yield Note(
             "foreign-servers",
             f"{name} has foreign servers ({names}): statements may write there",
+        )
+    if server.rights:
+        text = f"{server.user} has rights beyond its database on {name} ({', '.join(server.rights)}): a text that "
+        yield Note(
+            "rights",
+            f"{text}a block or a function puts together while it runs can use them. "
+            "Play a log that you do not trust as a user without them",
+            "info",
         )
     if server.is_standby:
         yield Note("standby", f"{name} is a standby: every write will fail")
