@@ -71,6 +71,10 @@ _PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&#]\s*(?:{_QUERY_KEYS})\s*=)(?P
 _LOGIN_IN_TEXT = re.compile(
     r"(?P<before>://[^\s/?#@:\[\]]*:)(?P<password>[^\s/'\",]+(?=@)|(?!\d*/)[^\s@'\",]{1,500}+(?=@))"
 )
+# Where a token is enough, people write it as the user's name.
+_TOKEN_AS_USER = re.compile(
+    r"(?P<before>\b(?:https?|sc)://)(?P<password>[^\s/?#@:'\"\[\]]{1,500}+)(?=@)"
+)
 # An unquoted or half-quoted password of several words; the second word looks like a key.
 _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
@@ -117,7 +121,7 @@ def redact(text: str) -> str:
         else:
             for spelled in sorted(_spellings(value), key=len, reverse=True):
                 text = text.replace(spelled, HIDDEN)
-    for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER):
+    for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER):
         text = form.sub(_hidden_unless_reference, text)
     return text
 

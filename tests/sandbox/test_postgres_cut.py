@@ -55,6 +55,8 @@ class TestWhatColumnsOfTimesDoNotKeep:
     @pytest.mark.parametrize(
         ("kind", "changed", "kept"),
         [
+            ("text[]", [[], []], [["a"], ["b"]]),
+            ("int[]", [[[]]], []),
             ("time", "12:00:00+05:00", "12:00:00Z"),
             ("time", "12:00 EST", "12:00 PM"),
             ("time", "2021-01-01 12:00:00", "12:00"),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -132,3 +133,20 @@ def test_quotes_without_an_end_keep_no_task_busy() -> None:
     for text in ('{"' * _MANY, '{"' + r"\"" * _MANY, "{" + "[" * _MANY, r"{\[" * _MANY):
         assert [*alterations({"at": text}, [Field(column, None)], {"at": "at"})] == []
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "found"),
+    [
+        ("text", [[], []], [CUT]),
+        ("int4", [[[]]], [CUT]),
+        ("text", [], []),
+        ("text", [["a"], ["b"]], []),
+        ("text", [[None]], []),
+        ("jsonb", [[], []], []),
+    ],
+)
+def test_an_array_of_empty_ones_is_counted(kind: str, held: Any, found: list[str]) -> None:
+    """The server stores it as an empty array."""
+    column = Column("at", f"{kind}[]", f"_{kind}", "b", kind, -1, False, "", "", "", "")
+    assert [*alterations({"at": held}, [Field(column, None)], {"at": "at"})] == found

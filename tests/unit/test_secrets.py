@@ -353,3 +353,10 @@ def test_a_text_of_many_escapes_takes_no_time():
     is_same = redact(hostile) == hostile
     assert is_same
     assert process_time() - began < 5
+
+
+@pytest.mark.parametrize("before", ["sc", "http", "endpoint 'https"])
+def test_a_token_that_is_written_as_the_name_of_a_user_is_hidden(before: str) -> None:
+    assert redact(f"{before}://t0kent0ken@h:1/x") == f"{before}://{HIDDEN}@h:1/x"
+    assert redact(f"{before}://${{TOKEN}}@h") == f"{before}://${{TOKEN}}@h"
+    assert redact(f"{before}://h/a@b postgresql://me@h") == f"{before}://h/a@b postgresql://me@h"

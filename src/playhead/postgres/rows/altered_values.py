@@ -4,7 +4,7 @@ counted.
 A number with more decimals than its column, or a time with more of them, is rounded, as in SQL; so is a
 number that is nearer to 0 than a floating-point column can be. A column
 without a zone, a date or a time of day cuts what a text says of it. Of two fields with one name the last
-one counts, and only `json` keeps both. None of these is an error.
+one counts, and only `json` keeps both. An array of empty ones becomes an empty one. None of these is an error.
 """
 
 import json
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.column_types import FLOATS, where_true
+from playhead.postgres.rows.column_types import FLOATS, JSONS, where_true
 from playhead.postgres.rows.text_format import (
     Number,
     Repeated,
@@ -114,6 +114,8 @@ def alterations(
             yield REPEATED
         if may_alter(field.column):
             yield from _alteration(field.column, document[name])
+        if _loses_its_dimensions(field.column, document[name]):
+            yield CUT
 
 
 def alterations_of_text(column: Column, text: str) -> set[str]:
@@ -211,6 +213,12 @@ def _parts_of_text(held: Any) -> Sequence[Any]:
     if not isinstance(held, str) or not held.lstrip().startswith(("{", "[")):
         return (held,)
     return _BETWEEN_ELEMENTS.split(held.replace("\\", ""))
+
+
+def _loses_its_dimensions(column: Column, held: Any) -> bool:
+    """Return whether this is an array of empty ones, which the server stores as `{}`."""
+    is_array = isinstance(held, list) and column.element not in ("", *JSONS)
+    return is_array and bool(held) and not any(True for _ in _leaves(held))
 
 
 def _digits(modifier: int) -> int:
