@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from getpass import getpass
-from urllib.parse import quote, unquote
+from urllib.parse import SplitResult, quote, unquote
 
 from playhead.errors import BadValue, UsageError
 from playhead.host import named_files, paths
@@ -31,6 +31,13 @@ _PASSWORD_OF_USER = re.compile(
 _PASSWORD_AS_PORT = re.compile(
     r"^(?P<before>\s*(?:jdbc:)?postgres(?:ql)?://[^:/?#@,\[\]\s]*:)(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]++)(?![^/?#]*@)"
 )
+# A slash in the user's name ends the address for every library: the name is the host, the password a path. Of
+# other systems, a path may have a colon and an @ of its own.
+_PASSWORD_OF_CUT_USER = re.compile(
+    r"^(?P<before>\s*(?:jdbc:)?(?:postgres(?:ql)?|https?|kafka)://[^/?#@]*/[^:?#@]*:)"
+    r"(?P<password>(?![^@?#]*\?\w+=).*(?=@))",
+    re.DOTALL | re.IGNORECASE,
+)
 _SECRET_KEYS = (
     "password",
     "sslpassword",
@@ -40,6 +47,8 @@ _SECRET_KEYS = (
     "scram_server_key",
 )
 IS_URL = re.compile(r"\s*[^\s=]*://")
+# Their login stands before the host; `kafka://h:9092/a@b` is no login.
+_HAS_LOGIN = re.compile(r"\s*(?:postgres(?:ql)?|https?)://", re.IGNORECASE)
 # libpq's own white space: it takes every other character for a part of the value.
 _SPACE = r" \t\n\v\f\r"
 # A pair of a key=value string as libpq reads it. A quote without an end goes to the end.
@@ -246,8 +255,13 @@ def _forms(url: str) -> tuple[re.Pattern[str], ...]:
     if IS_URL.match(url):
         is_libpqs = url.lstrip().startswith("postgres")
         if is_libpqs:
-            return _PASSWORD_OF_USER, _PASSWORD_AS_PORT, _PASSWORD_FOR_LIBPQ
-        return _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
+            return (
+                _PASSWORD_OF_USER,
+                _PASSWORD_OF_CUT_USER,
+                _PASSWORD_AS_PORT,
+                _PASSWORD_FOR_LIBPQ,
+            )
+        return _PASSWORD_OF_USER, _PASSWORD_OF_CUT_USER, _PASSWORD_IN_QUERY
     if "://" in url:  # as in `--schema-registry=https://…`
         return _PAIR, _PASSWORD_AS_PARAMETER, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
     return _PAIR, _PASSWORD_AS_PARAMETER
@@ -273,13 +287,20 @@ def is_torn(url: str) -> bool:
         is_pair = mark != "?" or "@" not in query.partition("=")[0]
         is_path = mark != "/" or ":" not in login or "@" not in query.partition("?")[0]
         return "@" in host or not is_pair or not is_path or _is_query(login)
+    if _PASSWORD_OF_CUT_USER.match(url):
+        return True
     ports = [each.partition(":")[2] for each in _IN_BRACKETS.sub("", login).split(",")]
-    if url.startswith("postgres") and (any(ports) or login.endswith(":")):
+    if _HAS_LOGIN.match(url) and (any(ports) or login.endswith(":")):
         path, _, query = after.partition("?")
         # `u:12/ab@h` could be a port and the name of a database, or a password.
         if "@" in path or "@" in query.partition("=")[0]:
             return True
     return "@" in after and not all(port == "" or port.isdigit() for port in ports)
+
+
+def is_behind_host(parts: SplitResult) -> bool:
+    """Return whether a library would take the beginning of a login for the host, and send it the rest."""
+    return any("@" in part for part in (parts.path, parts.query, parts.fragment))
 
 
 def _has_more_behind_quote(pairs: str) -> bool:

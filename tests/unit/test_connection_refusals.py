@@ -44,6 +44,7 @@ from tests.unit.spellings import JAAS, OAUTH, PLAIN, SASL, SSL, Properties, read
         (SSL | {"enable.ssl.certificate.verification": "false"}, "'false'; needed: true"),
         (OAUTH | {"sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"}, "an https://"),
         (OAUTH | {"sasl.oauthbearer.token.endpoint.url": "http://login/"}, "an https://"),
+        (OAUTH | {"sasl.oauthbearer.token.endpoint.url": "https://me:/secret@login/"}, "an https://"),
         (OAUTH | {"sasl.oauthbearer.extensions": "a=1,b"}, "'a=1,b'; needed: name=value,"),
         (OAUTH | {"sasl.username": "me"}, "'OAUTHBEARER'; needed: one that takes sasl.username"),
         (OAUTH | {"sasl.mechanism": "PLAIN"}, "one that takes sasl.oauthbearer.client.id"),

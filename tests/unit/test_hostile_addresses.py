@@ -315,6 +315,7 @@ def test_usual_names_of_s3_stay():
         "http://[::1",
         "http://127.0.0.1:999999",
         "http://me:{password}@{at}",
+        "http://{at}/{password}@h",
     ],
 )
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
@@ -436,6 +437,12 @@ def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, reg
         "http://me:{password}@h:x/",
         "http://me:{password}@℀/",
         "http://me:{password}@" + "a" * 70 + ".x/",
+        # Python would ask the host `me`, and send it the rest.
+        "http://me:/{password}@h",
+        "http://me:8081/{password}@h",
+        "http://corp/me:{password}@h",
+        "http://me?x:{password}@h",
+        "http://me#x:{password}@h",
         "file:///etc/passwd",
         "ftp://me:{password}@h/",
         "//h/",

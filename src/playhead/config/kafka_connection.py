@@ -11,7 +11,7 @@ from playhead.config import kafka_properties as known
 from playhead.config.kafka_properties import BY_NAME, HOSTNAME, Property, Role
 from playhead.config.settings import or_local_servers
 from playhead.errors import BadValue, MissingPiece, UntranslatableProperty
-from playhead.secrets import HIDDEN, remember, remember_logins, resolve
+from playhead.secrets import HIDDEN, is_behind_host, remember, remember_logins, resolve
 
 _LOGIN_MODULES = {
     "PLAIN": known.SECURITY + "plain.PlainLoginModule",
@@ -360,7 +360,7 @@ def _wrong_login(said: KafkaConnection) -> Iterator[tuple[str, object, str]]:
             if not getattr(said, own):
                 yield _FIELDS[own], None, f"a value, because sasl.mechanism is {said.mechanism}"
         url = said.oauth_token_endpoint_url
-        if url is not None and not _safe_url(url):
+        if url is not None and (not _safe_url(url) or is_behind_host(urlsplit(url))):
             yield _FIELDS["oauth_token_endpoint_url"], url, "an https:// address"
 
 

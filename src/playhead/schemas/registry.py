@@ -231,10 +231,13 @@ def _address(url: str) -> SplitResult:
         host, _ = (parts.hostname or "").encode("idna"), parts.port
     except ValueError:
         parts, host = urlsplit(""), b""
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or secrets.is_behind_host(parts):
         found = secrets.without_password(url)
         needed = "https://host:port"
-        raise BadValue("schema_registry", found=found, needed=needed, where="the settings")
+        hint = "in a login write %2F for /, %3F for ?, %23 for #; in a path %40 for @"
+        raise BadValue(
+            "schema_registry", found=found, needed=needed, where="the settings", hint=hint
+        )
     return parts
 
 

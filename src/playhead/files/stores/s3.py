@@ -199,7 +199,8 @@ def _endpoint(text: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    has_login = "@" in parts.netloc or secrets.is_behind_host(parts)
+    if parts.scheme not in ("http", "https") or not parts.hostname or has_login:
         needed = "https://host:port, without a login"
         found = secrets.without_password(text)
         raise BadValue("AWS_ENDPOINT_URL", found=found, needed=needed, where=_ENVIRONMENT)
