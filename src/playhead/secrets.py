@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from binascii import a2b_base64
 from collections.abc import Callable
 from functools import cache
 from getpass import getpass
@@ -89,6 +90,9 @@ _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
     re.DOTALL | re.ASCII,
 )
+# HTTP, SASL and tokens write a login in base64, and a server's error may quote it so.
+_ENCODED = re.compile(r"(?:[A-Za-z0-9+/_-]|%2[BbFf]|\\/){6,}+(?:=|%3[Dd]){0,2}+")
+_NOT_FOR_URLS = str.maketrans("-_", "+/")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
@@ -130,9 +134,22 @@ def redact(text: str) -> str:
         else:
             for spelled in sorted(_spellings(value), key=len, reverse=True):
                 text = text.replace(spelled, HIDDEN)
+    text = _ENCODED.sub(_hidden_if_it_decodes, text) if _known else text
     for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER):
         text = form.sub(_hidden_unless_reference, text)
     return text
+
+
+def _hidden_if_it_decodes(match: re.Match[str]) -> str:
+    """Hide a word that has a secret in its base64, wherever the encoded text begins in it."""
+    word = _ESCAPED.sub(r"\1", unquote(match[0])).rstrip("=").translate(_NOT_FOR_URLS)
+    for start in range(4):
+        # A single character at the end encodes no byte.
+        part = word[start : len(word) - ((len(word) - start) % 4 == 1)]
+        found = a2b_base64(f"{part}==")
+        if any(_utf8(value) in found for value in _known):
+            return HIDDEN
+    return match[0]
 
 
 def _hidden_unless_reference(match: re.Match[str]) -> str:

@@ -1,5 +1,6 @@
 """A secret that was once resolved never leaves in a text, however it was written."""
 
+import base64
 import json
 import re
 from time import process_time
@@ -352,6 +353,37 @@ def test_a_login_in_any_text_is_hidden_though_no_code_knows_the_address(
     text: str, shown: str
 ) -> None:
     assert redact(text) == shown
+
+
+@pytest.mark.parametrize("user", ["me", "me2", "user", ""])
+@pytest.mark.parametrize("password", ["un?se~n>>99", "ünseen~??>", "four"])
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        lambda login: base64.b64encode(login).decode(),
+        lambda login: base64.urlsafe_b64encode(login).decode().rstrip("="),
+        lambda login: quote(base64.b64encode(login).decode(), safe=""),
+        lambda login: base64.b64encode(login).decode().replace("/", r"\/"),
+        lambda login: "n" + base64.b64encode(login).decode(),
+    ],
+)
+def test_a_password_is_redacted_in_base64(user, password, spelled):
+    remember(password)
+    encoded = spelled(f"{user}:{password}".encode())
+    assert redact(f'401: "Basic {encoded}" is not known') == f'401: "Basic {HIDDEN}" is not known'
+
+
+def test_other_base64_and_paths_are_shown():
+    remember("unseen99")
+    text = f"/var/lib/playhead/logs/engine-20261127.log {base64.b64encode(b'me:another9').decode()} a-b_c/d=="
+    assert redact(text) == text
+
+
+def test_a_long_text_is_looked_through_for_base64_in_a_moment():
+    remember("unseen99")
+    start = process_time()
+    redact("A" * 1_000_000 + " " + "a/b " * 100_000)
+    assert process_time() - start < 2
 
 
 def test_a_text_of_many_escapes_takes_no_time():
