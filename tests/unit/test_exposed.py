@@ -190,6 +190,37 @@ def test_a_password_that_a_file_of_libpq_has(
 
 
 @pytest.mark.parametrize(
+    ("address", "variables"),
+    [
+        ("postgresql://u@db.example/d", {"PGPASSWORD": "un:see\\n99"}),
+        ("postgresql:///d?service=far", {}),
+        ("postgresql:///d", {"PGSERVICE": "far"}),
+        ("postgresql://u@filed.example/d", {}),
+        ("postgresql:///d", {}),
+        ("postgresql:///d", {"PGHOSTADDR": "192.0.2.7"}),
+    ],
+)
+def test_a_password_that_libpq_takes_by_itself_is_hidden(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, variables: dict[str, str]
+) -> None:
+    monkeypatch.setattr(secrets, "_known", set())
+    filed = "un\\:see\\\\n99"
+    files = {
+        "PGSERVICEFILE": "[far]\nhost=db.example\npassword=un:see\\n99\n",
+        "PGPASSFILE": f"filed.example:*:*:u:{filed}\nlocalhost:*:*:u:{filed}\n192.0.2.7:*:*:u:{filed}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    checked(address)
+    assert secrets.redact('FATAL: no entry for password "un:see\\n99"') == (
+        'FATAL: no entry for password "********"'
+    )
+
+
+@pytest.mark.parametrize(
     ("url", "is_warned"),
     [
         ("http://tokens.example/get", True),

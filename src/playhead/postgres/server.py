@@ -4,7 +4,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -38,8 +38,9 @@ _TORN = (
 _CONNECT_WITHIN_S = 10
 _ANSWERS_WITHIN_S = 10.0
 _LONGEST_REASON = 200
-# The host of a line in a file of passwords; a backslash keeps its colons.
-_FIRST_FIELD = re.compile(r"(?:\\.|[^:\\#])+")
+# The host and the password of a line in a file of passwords; a backslash keeps their colons.
+_LINE = re.compile(r"(?P<host>(?:\\.|[^:\\#])+)(?::(?:\\.|[^:\\])*+){3}:(?P<password>.+)")
+_KEPT = re.compile(r"\\(.)")
 _PATHS = {
     "sslcert": "PGSSLCERT",
     "sslkey": "PGSSLKEY",
@@ -103,7 +104,7 @@ def checked(url: str) -> dict[str, Any]:
         _need_whole_path(key, variable, said(key, variable))
     _refuse_another_server(given)
     _refuse_servers_of_others(given)
-    _warn_of_password(given)
+    _heed_password(given)
     return given
 
 
@@ -113,26 +114,35 @@ def _unread(url: str) -> str:
     return secrets.without_password(url).partition("?")[0] if is_url else secrets.HIDDEN
 
 
-def _warn_of_password(given: Mapping[str, Any]) -> None:
-    """Warn of a password that may travel unencrypted, from whatever place libpq takes it."""
+def _heed_password(given: Mapping[str, Any]) -> None:
+    """Hide a password, from whatever place libpq takes it, and warn if it may travel unencrypted."""
     said = settings_of(given)
     hosts = said("host", "PGHOST").split(",")
     file = said("passfile", "PGPASSFILE") or "~/.pgpass"
-    if said("password", "PGPASSWORD") or _has_password_for(hosts, file):
+    addresses = said("hostaddr", "PGHOSTADDR").split(",")
+    # Without a host, libpq looks for the address in the file, and a socket's is localhost there.
+    is_socket = not any(addresses) and any(host == "" or host.startswith("/") for host in hosts)
+    named = {"*", *hosts, *addresses, "localhost" if is_socket else "*"}
+    passwords = [said("password", "PGPASSWORD"), *_passwords_for(named, file)]
+    for password in passwords:
+        secrets.remember(password)  # Servers and poolers quote it.
+    if any(passwords):
         # libpq pairs the two lists, and an empty entry of the one means that of the other.
-        addresses = said("hostaddr", "PGHOSTADDR").split(",")
         reached = [address or host for address, host in zip_longest(addresses, hosts, fillvalue="")]
         exposed_logins.of_postgres(reached, said("sslmode", "PGSSLMODE") or "prefer")
 
 
-def _has_password_for(hosts: Sequence[str], file: str) -> bool:
-    """Return whether a file of passwords has a line for one of the hosts."""
+def _passwords_for(hosts: Container[str], file: str) -> list[str]:
+    """Return the passwords that a file of passwords has for one of the hosts."""
     with suppress(OSError, ValueError, UsageError):
         lines = paths.at_home(file).read_text(encoding="utf-8").splitlines()
-        fields = (match[0] for line in lines if (match := _FIRST_FIELD.match(line)))
-        named = {re.sub(r"\\(.)", r"\1", field) for field in fields}
-        return not named.isdisjoint({"*", *hosts})
-    return False
+        matches = [match for line in lines if (match := _LINE.match(line))]
+        return [
+            _KEPT.sub(r"\1", match["password"])
+            for match in matches
+            if _KEPT.sub(r"\1", match["host"]) in hosts
+        ]
+    return []
 
 
 def _need_whole_path(key: str, variable: str, path: str) -> None:
