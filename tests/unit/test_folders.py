@@ -5,11 +5,12 @@ import os
 import stat
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from playhead.capture.snapshot_writer import Rotation, Snapshot
-from playhead.errors import PlayheadError, Refused, SandboxError
+from playhead.errors import PlayheadError, Refused, SandboxError, ServerDidNotStart
 from playhead.files.archive import settled
 from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
@@ -18,6 +19,15 @@ from playhead.host.folder_tree import folders_below, remove_tree
 from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
 from playhead.host.paths import cache_dir, config_file, state_dir
 from playhead.sandbox import Sandbox
+from playhead.sandbox.folder import (
+    SandboxState,
+    expect_made_here,
+    new_memory,
+    note_made_here,
+    recall,
+    remember,
+)
+from playhead.sandbox.process import Server
 from playhead.spark.engine_folder import EngineFolder
 from playhead.spark.task_secrets import Handover
 from tests.fix_deep_folders import folder_of_many_levels
@@ -295,6 +305,69 @@ def test_a_sandbox_in_a_folder_that_others_can_write_to_is_refused(tmp_path):
         Sandbox(box).up()
     assert "--dir" in (caught.value.hint or "")
     assert list(box.iterdir()) == []
+
+
+def a_clones_sandbox(box: Path) -> SandboxState:
+    """Make a folder with a database whose settings run a program, as a clone may bring one."""
+    memory = new_memory()
+    (box / "postgres" / "data").mkdir(parents=True, mode=0o700)
+    (box / "postgres" / "data" / "PG_VERSION").write_text("17\n")
+    (box / "postgres" / "data" / "postgresql.conf").write_text("archive_command = 'touch ran'\n")
+    remember(box, memory)
+    return memory
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The commands of servers that were started; none is."""
+    found = []
+
+    def start(_, command):
+        found.append(command)
+        raise ServerDidNotStart("none", reason="this is a test", log=Path("/none"), log_tail=[])
+
+    monkeypatch.setattr(Server, "spawn", start)
+    return found
+
+
+def test_a_sandbox_that_came_with_a_clone_starts_nothing(
+    monkeypatch, servers_folder, tmp_path, started
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    box = servers_folder / f"clone-{tmp_path.name}"
+    a_clones_sandbox(box)
+    with pytest.raises(SandboxError, match="not made by you") as caught:
+        Sandbox(box).up()
+    assert started == []
+    assert "--fresh" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_nor_are_programs_used_that_lie_in_a_new_sandbox(monkeypatch, tmp_path, is_link):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / "box").mkdir()
+    if is_link:
+        (tmp_path / "box" / "programs").symlink_to(theirs)
+    else:
+        (tmp_path / "box" / "programs").mkdir()
+    note_made_here(tmp_path / "box", new_memory())
+    assert list((tmp_path / "box").iterdir()) == []
+    assert theirs.exists()
+
+
+def test_a_sandbox_that_was_made_here_is_started_again(monkeypatch, tmp_path, started):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    box = tmp_path / "box"
+    note_made_here(box, a_clones_sandbox(box))
+    expect_made_here(box, recall(box))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    with pytest.raises(SandboxError, match="not made by you"):
+        expect_made_here(box, recall(box))
+    own = tmp_path / "other" / "playhead" / "sandbox"  # Of a version that noted nothing.
+    a_clones_sandbox(own)
+    expect_made_here(own, recall(own))
 
 
 # --- captures and jars

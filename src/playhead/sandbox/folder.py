@@ -1,9 +1,11 @@
 """A sandbox's folder: its owner, its saved state, and the programs that its servers can reach."""
 
+import hashlib
 import json
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import socket
 import stat
@@ -15,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from playhead.errors import SandboxError
-from playhead.host import file_lock, private_files
+from playhead.host import file_lock, paths, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.host.clock import wait_until
 from playhead.host.folder_tree import remove_tree
@@ -23,6 +25,7 @@ from playhead.host.folders import exposed, open_plain
 from playhead.sandbox.process import User
 
 LOOPBACK = "127.0.0.1"
+_PROGRAMS = "programs"
 _WAIT_FOR_OTHER_S = 120.0
 
 
@@ -135,7 +138,7 @@ def within_reach(root: Path, pieces: tuple[Path, ...], directory: Path, user: Us
     if user is None or all(_is_open(piece, user) for piece in pieces):
         return root
     made = max(int(piece.stat().st_mtime) for piece in pieces)
-    copy = directory / "programs" / f"{root.name}-{pieces[0].name}-{made}"
+    copy = directory / _PROGRAMS / f"{root.name}-{pieces[0].name}-{made}"
     if copy.exists():
         return copy
     unfinished = copy.with_name(f"{copy.name}.{os.getpid()}.new")
@@ -211,6 +214,37 @@ def recall(directory: Path) -> SandboxState | None:
 
 def remember(directory: Path, memory: SandboxState) -> None:
     write_whole(_memory_file(directory), json.dumps(asdict(memory), indent=1) + "\n")
+
+
+def _note(memory: SandboxState) -> Path:
+    made = f"{memory.cluster_id} {memory.database_password}"
+    return paths.state_dir() / "sandboxes" / hashlib.sha256(made.encode()).hexdigest()[:32]
+
+
+def note_made_here(directory: Path, memory: SandboxState) -> None:
+    """Note among the user's own files that a new sandbox is the user's, and drop programs that were there before."""
+    if (programs := directory / _PROGRAMS).is_symlink():
+        programs.unlink()
+    remove_tree(programs)
+    note = _note(memory)
+    private_files.folder(note.parent)
+    private_files.write(note, f"{directory}\n")
+
+
+def expect_made_here(directory: Path, memory: SandboxState) -> None:
+    """Refuse the servers of a sandbox that this user did not make, as in a clone.
+
+    The settings in PostgreSQL's data folder name programs to run and libraries to load.
+    """
+    note = _note(memory)
+    if note.exists() or directory.resolve().is_relative_to(paths.state_dir().resolve()):
+        return
+    touch = f"mkdir -p {shlex.quote(str(note.parent))} && touch {shlex.quote(str(note))}"
+    raise SandboxError(
+        f"the sandbox in {directory} was not made by you on this machine, and its database's settings can "
+        "run programs",
+        hint=f"`playhead sandbox up --fresh` starts with empty servers; if you know what is in it: {touch}",
+    )
 
 
 def new_memory() -> SandboxState:

@@ -81,7 +81,11 @@ class Sandbox:
             broker, database = self._servers()
             if fresh:
                 self._forget(broker, database)
-            memory = ground.recall(self.directory) or self._begin(broker, database, say)
+            memory = ground.recall(self.directory)
+            if memory is None:
+                memory = self._begin(broker, database, say)
+            elif broker.server.pid() is None and database.server.pid() is None:
+                ground.expect_made_here(self.directory, memory)
             started: list[Broker | Database] = []
             try:
                 memory = self._start_missing(memory, broker, database, started, say)
@@ -209,7 +213,9 @@ class Sandbox:
             if server.data.exists():
                 aside = ground.move_aside(server.data)
                 say(f"{server.title}'s data belong to a lost sandbox.json: kept as {aside}")
-        return ground.new_memory()
+        memory = ground.new_memory()
+        ground.note_made_here(self.directory, memory)
+        return memory
 
     def _endpoints(self, memory: SandboxState) -> Endpoints:
         return Endpoints(self.directory, f"{LOOPBACK}:{memory.broker_port}", database_url(memory))
