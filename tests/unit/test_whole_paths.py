@@ -106,6 +106,27 @@ def test_nor_is_an_address_read_from_it(monkeypatch, clone, name, by):
     assert configure({name: "file:secret"}, context=context).get(name) == OF_CLONE
 
 
+@pytest.mark.parametrize(
+    ("name", "relative", "whole"),
+    [
+        ("SSL_CERT_FILE", "ca.pem", "/own/ca.pem"),
+        ("SSL_CERT_DIR", "/own/certs:certs", "/own/certs:/own/more"),
+        ("AWS_CA_BUNDLE", "./ca.pem", "/own/ca.pem"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "token", "/own/token"),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "token", "/own/token"),
+        ("KRB5_CONFIG", "krb5.conf", "/own/krb5.conf:/etc/krb5.conf"),
+    ],
+)
+def test_no_library_trusts_a_file_of_the_working_folder(
+    monkeypatch: pytest.MonkeyPatch, name: str, relative: str, whole: str
+) -> None:
+    monkeypatch.setenv(name, relative)
+    with pytest.raises(BadValue, match=f"{name} in the environment .*a whole path"):
+        configure({})
+    monkeypatch.setenv(name, whole)
+    configure({})
+
+
 def test_a_whole_path_and_a_home_count_everywhere(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "own").write_text("my own")

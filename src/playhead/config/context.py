@@ -37,7 +37,7 @@ from playhead.config.settings import (
     or_local_servers,
 )
 from playhead.config.trust import ReadFile
-from playhead.config.whole_paths import is_secret, need_whole_paths
+from playhead.config.whole_paths import is_secret, need_whole_paths, need_whole_variables
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, MissingPiece, Refused, UnknownKey, UsageError
 from playhead.host import paths
@@ -164,6 +164,7 @@ def configure(
 ) -> Configuration:
     """Merge all places: `flags` by setting's name, `assignments` as for -X."""
     secrets.remember_proxies()
+    need_whole_variables()
     file = find_project_file(folder or Path.cwd())
     of_project, project_context = (None, None) if file is None else project.project_layer(file)
     upper = [

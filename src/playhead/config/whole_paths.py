@@ -4,6 +4,7 @@ A relative path would be looked for in the folder where a command runs, and that
 of that name: a certificate to trust, or a password that is none.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,24 @@ from playhead.errors import BadValue
 
 _FILE = "file:"
 _JAAS = "sasl.jaas.config"
+_OF_LIBRARIES = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "AWS_CA_BUNDLE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "KRB5_CONFIG",
+)
+"""Variables by which the libraries of our clients find whom to trust, and what to log in with."""
+
+
+def need_whole_variables() -> None:
+    """Refuse relative paths in the variables that libraries read by themselves."""
+    for name in _OF_LIBRARIES:
+        for path in filter(None, os.environ.get(name, "").split(os.pathsep)):
+            if not Path(path).is_absolute():
+                needed = "a whole path: a relative one depends on the folder of each command"
+                raise BadValue(name, found=path, needed=needed, where="the environment")
 
 
 def need_whole_paths(values: Mapping[str, Resolved]) -> None:
