@@ -37,6 +37,8 @@ _NOBODYS_CLASSES = (
 # A text that a type cannot parse; and a missing object in a statement of a trigger.
 _UNSURE_CLASSES = ("0A", "3F", "42")
 _NOT_ALLOWED = "42501"
+# What `regtype` says of a text that is no name of a type, with this text as its context.
+_SYNTAX = "42601"
 _GONE = {
     "3D000": "the database",
     "3F000": "the schema",
@@ -130,6 +132,8 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
             column=facts.get("PG_DIAG_COLUMN_NAME"),
         )
     inside = facts.get("PG_DIAG_CONTEXT", "")
+    if sqlstate == _SYNTAX and "PG_DIAG_INTERNAL_QUERY" not in facts:
+        inside = ""  # Of a statement inside, the server would say which it is.
     if sqlstate == _NOT_ALLOWED:
         return RightMissing(where, reason=reason, grant=grant, sqlstate=sqlstate, inside=inside)
     return StatementRefused(where, sqlstate=sqlstate, reason=reason, inside=inside)
@@ -178,6 +182,7 @@ def _facts(error: Any) -> dict[str, str]:
         "PG_DIAG_CONSTRAINT_NAME": diag.constraint_name,
         "PG_DIAG_COLUMN_NAME": diag.column_name,
         "PG_DIAG_CONTEXT": diag.context,
+        "PG_DIAG_INTERNAL_QUERY": diag.internal_query,
     }
     return {key: value for key, value in named.items() if value}
 
