@@ -28,6 +28,15 @@ def text(base: str, element: str, held: object) -> str:
         ("date", "", Number("1.100")),
         ("date", "", Number("2021.100")),
         ("_date", "date", [Number("12345678.125")]),
+        # Brackets and commas are nothing to the server's parser of times.
+        ("date", "", [Number("1.005")]),
+        ("date", "", ["2021-01-05", "2022-01-05"]),
+        ("timestamptz", "", [2021, 100]),
+        ("timestamp", "", [210105]),
+        ("timestamptz", "", [[1, 2], [3]]),
+        ("time", "", {"2021-01-01": "12:00"}),
+        ("interval", "", [5, "hours", 3]),
+        ("_timestamptz", "timestamptz", [{"2021-01-05": "12:00"}]),
     ],
 )
 def test_what_the_server_would_change_is_refused(base: str, element: str, held: object) -> None:
@@ -49,3 +58,7 @@ def test_what_the_server_would_change_is_refused(base: str, element: str, held: 
 )
 def test_what_the_server_keeps_is_written(base: str, element: str, held: object) -> None:
     assert text(base, element, held) == str(held)
+
+
+def test_a_date_as_a_list_is_written() -> None:
+    assert text("date", "", [2021, 1, 5]) == "[2021,1,5]"

@@ -184,7 +184,15 @@ def _text(base: str, element: str, held: Any, where: str) -> str:
         return _number(base, held, where)
     if isinstance(held, str):
         return _string(base, held, where)
+    if base in (*_TIMES, "interval") and not _is_year_month_day(held):
+        # The server skips brackets and commas: it takes [2021,100] for the hundredth day of 2021.
+        raise Bad("type", f"{where}: a list or an object, and no {base}")
     return written(held, where)
+
+
+def _is_year_month_day(held: Any) -> bool:
+    """Return whether a value is a date as Java's JSON libraries write it."""
+    return isinstance(held, list) and len(held) == 3 and all(type(each) is int for each in held)
 
 
 def _json_text(base: str, held: Any, where: str) -> str:
