@@ -45,6 +45,30 @@ def test_rows_that_a_trigger_drops(sandbox: Endpoints, schema: str, rule: Any, k
     assert entry.details == {"way": "staged"} | counts
 
 
+@pytest.mark.parametrize("where", ["", "WHERE NEW.v = 'no'"])
+@pytest.mark.parametrize("key", ["PRIMARY KEY", ""])
+def test_rows_that_a_rule_writes_to_another_table(
+    sandbox: Endpoints, schema: str, key: str, where: str
+) -> None:
+    more = """CREATE TABLE "{schema}".other (LIKE {{table}}); CREATE RULE r AS ON INSERT TO {{table}} """
+    more += f"""{where} DO INSTEAD INSERT INTO "{{schema}}".other VALUES (NEW.*)"""
+    table = made(sandbox, schema, f"id int {key}, v text", more)
+    entry = table.commit(records(*VALUES))
+    assert len(table.rows()) == (6 if where else 0)
+    assert (entry.read, entry.written, entry.filtered) == (9, len(table.rows()), 9 - entry.written)
+    assert entry.details["not_kept"] == 9 - entry.written
+
+
+def test_rows_that_a_rule_writes_to_a_part_of_the_table_are_written(
+    sandbox: Endpoints, schema: str
+) -> None:
+    more = """CREATE TABLE "{schema}".part () INHERITS ({{table}}); CREATE RULE r AS ON INSERT TO {{table}}
+        DO INSTEAD INSERT INTO "{schema}".part VALUES (NEW.*)"""
+    table = made(sandbox, schema, "id int, v text", more)
+    entry = table.commit(records(*VALUES))
+    assert (len(table.rows()), entry.written, entry.filtered) == (9, 9, 0)
+
+
 @pytest.mark.parametrize("rule", ["update", "newer"])
 def test_an_update_that_a_trigger_drops(sandbox: Endpoints, schema: str, rule: Any) -> None:
     """The row that was there is not the record's, so the record is not written."""

@@ -195,7 +195,9 @@ class OpenTable:
         session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
         now = read_table(session.run, known.place)
         if now is not None and (
-            now.may_drop_rows > known.may_drop_rows or now.cascades > known.cascades
+            now.may_drop_rows > known.may_drop_rows
+            or now.cascades > known.cascades
+            or now.may_write_elsewhere > known.may_write_elsewhere
         ):
             reason = "it now has a trigger, a rule or a foreign key that may drop rows"
             raise TableChanged(str(known.place), reason=reason)

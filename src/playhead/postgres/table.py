@@ -97,7 +97,9 @@ SELECT c.oid::int8, c.relkind::text,
                    WHERE k.conrelid = c.oid AND k.contype = 'f' AND k.confdeltype = 'c'
                    UNION SELECT k.confrelid FROM up JOIN pg_catalog.pg_constraint k ON k.conrelid = up.oid
                    WHERE k.contype = 'f' AND k.confdeltype = 'c'
-               ) SELECT FROM up WHERE up.oid = c.oid)
+               ) SELECT FROM up WHERE up.oid = c.oid),
+       EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type = '3' AND w.is_instead
+               AND w.ev_enabled <> 'D')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2
 """
@@ -186,6 +188,8 @@ class Table:
     """Whether the deletion of a row may delete others, by foreign keys that lead back to this table."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
+    may_write_elsewhere: bool = False
+    """Whether a rule may write new rows to another table instead."""
 
     @property
     def primary_key(self) -> tuple[str, ...] | None:
@@ -205,11 +209,12 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
     if not found:
         return None
     oid, kind, persistence, schema, name, *more = found[0]
-    triggers, drops, security, deferred, cascades = more
+    triggers, drops, security, deferred, cascades, elsewhere = more
     columns = tuple(_column(ask, row) for row in ask(_COLUMNS, (oid,)))
     keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
     flags = (triggers, drops, security, deferred, cascades)
-    return Table(TableName(schema, name), oid, kind, persistence, *flags, columns, keys)
+    place = TableName(schema, name)
+    return Table(place, oid, kind, persistence, *flags, columns, keys, elsewhere)
 
 
 def _column(ask: Ask, row: Row) -> Column:

@@ -12,7 +12,15 @@ from playhead.postgres.table import Table
 
 NOT_DELETED = "not_deleted"
 _REMOVED = "removed"
+_ELSEWHERE = "elsewhere"
 _NOT_INSERTED, _NOT_UPDATED = "not_inserted", "not_updated"
+# Partitions, and tables that inherit from one: a rule may write there what is read through it.
+_INSERTED = """
+WITH RECURSIVE down AS (
+    SELECT {oid}::oid AS oid
+    UNION SELECT i.inhrelid FROM down JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid
+) SELECT coalesce(pg_catalog.sum(pg_catalog.pg_stat_get_xact_tuples_inserted(oid)), 0)::int8 FROM down
+"""
 
 
 class KeptRows:
@@ -26,8 +34,8 @@ class KeptRows:
         self.may_wait = self.may_drop or self._table.has_deferred
         """Whether something may wait for the commit: triggers may set off deferred ones of other tables."""
 
-    def removed(self) -> int:
-        """Return how many rows of the table this transaction has deleted: also those that triggers did."""
+    def changes(self) -> tuple[int, int]:
+        """Return how many rows of the table this transaction has deleted and, with rules, inserted."""
         count_deletions(self._session, self._table)
         oid = self._table.oid
         [(count,)] = self._session.run(
@@ -35,14 +43,22 @@ class KeptRows:
             f"FROM (SELECT {oid}::oid AS oid UNION SELECT relid FROM "
             f"pg_catalog.pg_partition_tree({oid}::oid)) o"
         )
-        return int(count)
+        inserted = 0
+        if self._table.may_write_elsewhere:
+            [(inserted,)] = self._session.run(_INSERTED.format(oid=oid))
+        return int(count), int(inserted)
 
-    def removed_since(self, before: int, found: Mapping[str, int]) -> dict[str, int]:
-        """Return how many rows a statement has deleted beside those that it names."""
-        removed = self.removed() - before
+    def changed_since(
+        self, before: tuple[int, int], found: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return how many rows a statement has deleted beside those that it names, or written elsewhere."""
+        now = self.changes()
+        removed, inserted = now[0] - before[0], now[1] - before[1]
         if "deleted" in found:
             return {ALSO_REMOVED: max(0, removed - found["deleted"])}
-        return {_REMOVED: removed}
+        if not self._table.may_write_elsewhere:
+            return {_REMOVED: removed}
+        return {_REMOVED: removed, _ELSEWHERE: max(0, found["inserted"] - inserted)}
 
     def not_deleted(self, merge: MergeSql) -> int:
         """Return how many keys are still there after the deletion of their rows."""
@@ -57,9 +73,10 @@ class KeptRows:
 
         Rows that were there before and are gone are counted apart.
         """
-        left = found["left_alone"]
+        left, elsewhere = found["left_alone"], counts.get(_ELSEWHERE, 0)
+        found = {**found, "inserted": found["inserted"] - elsewhere}
         dropped, gone = self._dropped(merge, found, counts) if self.may_drop else (0, 0)
-        not_kept = dropped + gone + counts.get(NOT_DELETED, 0)
+        not_kept = dropped + gone + elsewhere + counts.get(NOT_DELETED, 0)
         also = counts.get(ALSO_REMOVED, 0) + counts.get(_REMOVED, 0) - gone
         others = {ALSO_REMOVED: also} if also else {}
         if not not_kept and not (left and self.may_drop):

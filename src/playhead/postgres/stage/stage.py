@@ -298,12 +298,12 @@ class Stage:
     def _ran(self, statement: str, run: Run) -> Mapping[str, int]:
         is_watched = run in self._watched
         with self._session.savepoint():
-            before = self._kept.removed() if is_watched else 0
+            before = self._kept.changes() if is_watched else (0, 0)
             found = run(statement)
             # The slice may insert rows again that its tombstones delete.
             if self._kept.may_wait and run != self._deleted:
                 self._session.run("SET CONSTRAINTS ALL IMMEDIATE")
-            return {**found, **self._kept.removed_since(before, found)} if is_watched else found
+            return {**found, **self._kept.changed_since(before, found)} if is_watched else found
 
     def _inserted(self, statement: str) -> Mapping[str, int]:
         """Return how many rows were inserted, and how many existing ones were changed."""
