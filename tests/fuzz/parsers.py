@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from playhead import endpoint, ledger
 from playhead.capture import compression, decode_records, frames, redaction
@@ -47,10 +48,12 @@ from playhead.querylog.shapes import read_row
 from playhead.querylog.statements import StatementReader
 from playhead.querylog.stderr_prefix import DEFAULT_PREFIX
 from playhead.record import Slice
+from playhead.schemas import registry
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.decoder import decoder
 from playhead.schemas.protobuf import ProtobufReader
-from playhead.schemas.registry import Schema
+from playhead.schemas.registry import Registry, Schema
+from playhead.schemas.schema_id import SchemaId
 from playhead.span import Span
 from playhead.standby.trigger_file import read_words, span_of
 from playhead.traffic.build_catalog import Part
@@ -300,6 +303,11 @@ _HAR = (
     b'{"log":{"entries":[{"startedDateTime":"2021-08-04T12:00:00Z","request":{"method":"POST",'
     b'"url":"http://h/","headers":[],"postData":{"text":"x"}}}]}}'
 )
+def _registry_answer(data: bytes) -> None:
+    with patch.object(registry, "_body_within", return_value=data):
+        Registry("http://127.0.0.1:1").schema(SchemaId(1))
+
+
 _SCHEMA_ERRORS = (PlayheadError, ValueError, RecursionError)
 _ARCHIVE_ERRORS = (
     PlayheadError,
@@ -393,6 +401,13 @@ PARSERS = {
         _record_line, [_ROW, b'{"key":"k","value":"v","timestamp":"2021-08-04"}', *_poison("jsonl"), *_values()]
     ),
     "redaction": Parser(_text(redaction.parse_rule), [b"value:$.a.b", b"header:auth", *_words()]),
+    "registry-answer": Parser(
+        _registry_answer,
+        [b'{"schema":"{}","references":[{"name":"a","subject":"b","version":1}]}', b'{"schemaType":"JSON","schema":"1"}'],
+    ),
+    "registry-error": Parser(
+        registry.error_in, [b'{"error_code":40403,"message":"Schema not found"}'], (ValueError,)
+    ),
     "rrpairs": Parser(
         _as_file(_rrpairs, "raw.jsonl"), [(_TRAFFIC / "rrpairs_raw.jsonl").read_bytes()[:60_000], *_poison("traffic")]
     ),

@@ -400,6 +400,9 @@ def ask_registry(monkeypatch: pytest.MonkeyPatch, registry: Registry, **answer: 
         b'{"schema":"1","references":[{"name":1,"subject":"b","version":1}]}',
         b'{"schema":' + b"9" * 6_000 + b"}",
         b'{"error_code":[[[],"message":{}}',
+        b'{"error_code":1e999,"message":"x"}',
+        b'{"error_code":-1e999,"message":"x"}',
+        b'{"error_code":NaN,"message":"x"}',
     ],
     ids=lambda body: repr(body[:40]),
 )

@@ -281,10 +281,19 @@ def _text(said: object) -> str:
 def _said(exc: urllib.error.HTTPError) -> tuple[int | None, str]:
     """Return a registry's own error number, which other servers lack, and its text."""
     try:
-        document = json.loads(exc.read(1 << 16))
-        return int(document["error_code"]), str(document["message"])
-    except (OSError, ValueError, KeyError, TypeError, HTTPException, RecursionError):
+        return error_in(exc.read(1 << 16))
+    except (OSError, ValueError, HTTPException):
         return None, str(exc.reason)
+
+
+def error_in(body: bytes) -> tuple[int, str]:
+    """Return the number and the text of an error in a registry's form; ValueError for any other body."""
+    try:
+        document = json.loads(body)
+        return int(document["error_code"]), str(document["message"])
+    # Python reads 1e999 as an infinity, of which no number can be made.
+    except (OverflowError, KeyError, TypeError, RecursionError) as exc:
+        raise ValueError("the body has no error of a registry") from exc
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
