@@ -22,7 +22,7 @@ from playhead.capture.address_rewrite import rewritten
 from playhead.capture.protocol import FETCH, METADATA
 from playhead.host.clock import SystemClock, wait_until
 from tests.fix_commands import COMMAND
-from tests.kafka_bytes import response_frame, set_of
+from tests.kafka_bytes import request_frame, response_frame, set_of
 from tests.unit.test_capture_proxy import (
     WITHIN_S,
     Bench,
@@ -327,3 +327,38 @@ def test_answers_to_a_thousand_requests_wait_for_a_recorder_that_is_behind(bench
     counts, found = bench.ended(proxy)
     assert (counts.dropped, len(found)) == (0, 60)
     assert counts.most_held_bytes < 3 << 20
+
+
+def test_notes_of_requests_without_a_copy_are_bounded_and_hold_nobody(bench):
+    """With --on-slow drop, or after the recorder's end, a request has no copy; what is noted of it takes memory too."""
+    may_answer, heartbeat = threading.Event(), 12
+
+    def answer(api: int, version: int, correlation: int, frame: bytes) -> bytes:
+        if api == heartbeat:
+            may_answer.wait(WITHIN_S)
+        return made_up_answers(api, version, correlation, frame)
+
+    broker = bench.broker(answer)
+    proxy = bench.proxy(broker, memory_bytes=1 << 20, on_slow="drop")
+    # A small one, of a group and a member without a name, so that what waits unread is little.
+    names = {"groupId": "", "generationId": 0, "memberId": ""}
+    one = request_frame(heartbeat, 0, names, correlation=7)
+    clients, each_sends, passed = [bench.client(proxy.doors.port) for _ in range(20)], 1_000, [-1]
+    for client in clients:
+        client.link.sendall(one * each_sends)
+
+    def has_stopped() -> bool:
+        passed.append(proxy.counts().to_broker_bytes // len(one))
+        return len(passed) > 50 and passed[-50] == passed[-1] > 0
+
+    until(has_stopped)
+    # The memory has room for the copies of some requests, and for the notes of some others.
+    assert passed[-1] < 10_000
+    assert bench.client(proxy.doors.port).ask(asked(METADATA, 9))
+    may_answer.set()
+    for client in clients:
+        for _ in range(each_sends):
+            assert client.read()
+    counts, _ = bench.ended(proxy)
+    assert counts.pairs == len(clients) * each_sends + 1
+    assert not counts.troubles

@@ -21,6 +21,12 @@ from playhead.capture.protocol import read_header
 OnSlow = Literal["block", "drop"]
 # The overhead of a pair in this process, which matters for millions of small requests.
 PAIR_BYTES: Final = 640
+# What is noted of a request that has no copy, until its answer.
+_NOTE_BYTES: Final = 200
+# Clients have a few requests in flight; each costs more memory than the bytes of a small request.
+_MOST_UNANSWERED: Final = 1_000
+_FEW_UNANSWERED: Final = 10
+"""How many a connection may have while the notes of all of them fill the memory."""
 
 
 @dataclass(slots=True)
@@ -69,6 +75,8 @@ class RecorderQueue(asyncio.Protocol):
         self.handed = 0
         self.waiting = 0
         """Pairs that are not written to the pipe yet."""
+        self._noted = 0
+        """Requests without a copy that have no answer yet."""
 
     # --- called by asyncio ------------------------------------------------------------------
 
@@ -111,6 +119,7 @@ class RecorderQueue(asyncio.Protocol):
         full = self._on_slow == "drop" and self.held_bytes + size > self._most
         if self.is_broken or full or size > self._most:
             exchange.request = None
+            self._noted += 1
             return
         self._grow(size)
 
@@ -120,6 +129,7 @@ class RecorderQueue(asyncio.Protocol):
         request, exchange.request = exchange.request, None
         if request is None:
             self.dropped += 1
+            self._noted -= 1
             return
         size = len(response)
         kept = b"" if is_withheld(exchange.api) else response
@@ -143,6 +153,12 @@ class RecorderQueue(asyncio.Protocol):
         first = self._untold.pop(exchange.connection, None)
         told = () if first is None else (packed_connection(first),)
         self._put(held + len(kept), (*told, packed_head(found), request, kept))
+
+    @property
+    def most_unanswered(self) -> int:
+        """How many requests without an answer a connection may have."""
+        is_full = self._noted * _NOTE_BYTES > self._most
+        return _FEW_UNANSWERED if is_full else _MOST_UNANSWERED
 
     async def finish(self) -> None:
         """Return when all pairs are written to the pipe, and the pipe is closed."""

@@ -36,8 +36,6 @@ _ROOM_BYTES: Final = 1 << 20
 _ASIDE_BYTES: Final = 64 << 10
 _FETCH_ASIDE_BYTES: Final = 8 << 20
 _ASIDE: Final = "a large response is being parsed"
-# Clients have a few requests in flight; each costs more memory than the bytes of a small request.
-_MOST_UNANSWERED: Final = 1_000
 _UNANSWERED: Final = "too many requests are unanswered"
 _SLOW: Final = "the recorder is too slow"
 
@@ -69,7 +67,7 @@ class _End(asyncio.Protocol):
         self._relay, self.name = relay, name
         self.framer = Framer(most_bytes)
         self.transport: asyncio.Transport | None = None
-        self._held_back: set[str] = set()
+        self.held_back: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
@@ -107,13 +105,13 @@ class _End(asyncio.Protocol):
 
     def hold_back(self, why: str) -> None:
         """Stop reading for this reason; there can be several reasons at once."""
-        if self.transport is not None and not self._held_back and not self.transport.is_closing():
+        if self.transport is not None and not self.held_back and not self.transport.is_closing():
             self.transport.pause_reading()
-        self._held_back.add(why)
+        self.held_back.add(why)
 
     def let_go(self, why: str) -> None:
-        self._held_back.discard(why)
-        if self.transport is not None and not self._held_back and not self.transport.is_closing():
+        self.held_back.discard(why)
+        if self.transport is not None and not self.held_back and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def write(self, frame: bytes) -> None:
@@ -264,7 +262,7 @@ class Relay:
         try:
             for frame in frames:
                 self._pass(end, frame)
-                if end is self.client and len(self._in_flight) >= _MOST_UNANSWERED:
+                if end is self.client and len(self._in_flight) >= self._place.tap.most_unanswered:
                     end.hold_back(_UNANSWERED)
                     break  # further requests stay in the framer until there are answers
             self.weigh(end)
@@ -350,10 +348,10 @@ class Relay:
         self.client.write(changed)
         self._place.passed(0, len(frame))
         self._place.tap.end(self._in_flight.popleft(), frame, time.time_ns())
-        if len(self._in_flight) == _MOST_UNANSWERED // 2:
+        is_half = len(self._in_flight) <= self._place.tap.most_unanswered // 2
+        if is_half and _UNANSWERED in self.client.held_back:
+            self.client.let_go(_UNANSWERED)  # first: the next requests may hold it back again
             self._pass_all(self.client, self.client.framer.take(b""))
-            if len(self._in_flight) < _MOST_UNANSWERED:
-                self.client.let_go(_UNANSWERED)
 
     def _end_hidden(self, exc: Malformed) -> None:
         exchange = self._in_flight[0]
