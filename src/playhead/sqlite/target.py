@@ -24,8 +24,11 @@ from playhead.target import InUse
 
 # In a trigger; the function of this name replaces texts, not rows.
 _REPLACES_ROWS = re.compile(r"\bREPLACE\b(?!\s*\()", re.IGNORECASE)
+# What has no end goes to the end of the statement: SQLite takes such a comment, and to look for the end of each of
+# many would take the square of their length.
 _NO_KEYWORDS = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
+    r"'[^']*+(?:'|\Z)|\"[^\"]*+(?:\"|\Z)|`[^`]*+(?:`|\Z)|\[[^]]*+(?:\]|\Z)|--[^\n]*+|/\*.*?(?:\*/|\Z)",
+    re.DOTALL,
 )
 _TRIGGERS = "SELECT tbl_name, sql FROM main.sqlite_master WHERE type = 'trigger'"
 _FOLLOWED = (
