@@ -48,7 +48,7 @@ _SECRET_KEYS = (
     "scram_server_key",
 )
 IS_URL = re.compile(r"\s*[^\s=]*://")
-# Their login stands before the host; `kafka://h:9092/a@b` is no login.
+# Their login is in front of the host; `kafka://h:9092/a@b` is no login.
 _HAS_LOGIN = re.compile(r"\s*(?:postgres(?:ql)?|https?)://", re.IGNORECASE)
 # libpq's own white space: it takes every other character for a part of the value.
 _SPACE = r" \t\n\v\f\r"
