@@ -115,6 +115,7 @@ def test_nor_is_an_address_read_from_it(monkeypatch, clone, name, by):
         ("AWS_WEB_IDENTITY_TOKEN_FILE", "token", "/own/token"),
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "token", "/own/token"),
         ("KRB5_CONFIG", "krb5.conf", "/own/krb5.conf:/etc/krb5.conf"),
+        ("HOME", ".", "/home/a:b"),
     ],
 )
 def test_no_library_trusts_a_file_of_the_working_folder(
@@ -125,6 +126,16 @@ def test_no_library_trusts_a_file_of_the_working_folder(
         configure({})
     monkeypatch.setenv(name, whole)
     configure({})
+
+
+@pytest.mark.parametrize("folder", [paths.config_file, paths.state_dir, paths.cache_dir])
+def test_a_home_in_the_working_folder_is_none(monkeypatch, folder) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", "home")
+    with pytest.raises(UsageError, match="HOME is a relative path"):
+        folder()
 
 
 def test_a_whole_path_and_a_home_count_everywhere(monkeypatch, tmp_path):

@@ -18,6 +18,7 @@ from playhead.errors import BadValue
 _FILE = "file:"
 _JAAS = "sasl.jaas.config"
 _OF_LIBRARIES = (
+    "HOME",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "AWS_CA_BUNDLE",
@@ -26,12 +27,14 @@ _OF_LIBRARIES = (
     "KRB5_CONFIG",
 )
 """Variables by which the libraries of our clients find whom to trust, and what to log in with."""
+_LISTS = ("SSL_CERT_DIR", "KRB5_CONFIG")
 
 
 def need_whole_variables() -> None:
     """Refuse relative paths in the variables that libraries read by themselves."""
     for name in _OF_LIBRARIES:
-        for path in filter(None, os.environ.get(name, "").split(os.pathsep)):
+        text = os.environ.get(name, "")
+        for path in filter(None, text.split(os.pathsep) if name in _LISTS else [text]):
             if not Path(path).is_absolute():
                 needed = "a whole path: a relative one depends on the folder of each command"
                 raise BadValue(name, found=path, needed=needed, where="the environment")

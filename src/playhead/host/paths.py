@@ -14,9 +14,9 @@ _ROOT_DEFAULTS = {
     "XDG_STATE_HOME": Path("/var/lib"),
 }
 _USER_DEFAULTS = {
-    "XDG_CACHE_HOME": Path("~/.cache"),
-    "XDG_STATE_HOME": Path("~/.local/state"),
-    "XDG_CONFIG_HOME": Path("~/.config"),
+    "XDG_CACHE_HOME": "~/.cache",
+    "XDG_STATE_HOME": "~/.local/state",
+    "XDG_CONFIG_HOME": "~/.config",
 }
 
 
@@ -27,7 +27,7 @@ def _xdg(variable: str) -> Path:
         return Path(value) / "playhead"
     if os.geteuid() == 0 and variable in _ROOT_DEFAULTS:
         return _ROOT_DEFAULTS[variable] / "playhead"
-    return _USER_DEFAULTS[variable].expanduser() / "playhead"
+    return at_home(_USER_DEFAULTS[variable]) / "playhead"
 
 
 def cache_dir() -> Path:
@@ -101,9 +101,15 @@ def sandbox_dir_is_whole() -> bool:
 def at_home(text: str) -> Path:
     """The path with `~` and `~NAME` replaced by the home that they mean."""
     try:
-        return Path(text).expanduser()
+        path = Path(text).expanduser()
     except (RuntimeError, ValueError) as exc:
         raise UsageError(f"{text!r} begins with the home of a user who has none here") from exc
+    if text.startswith("~") and not path.is_absolute():
+        raise UsageError(
+            f"{text!r} begins with your home, and HOME is a relative path: another folder wherever a command runs",
+            hint="set HOME to the whole path of your home",
+        )
+    return path
 
 
 def of_variable(name: str) -> Path | None:
