@@ -438,6 +438,8 @@ def test_no_field_gets_a_name_that_differs_in_each_run(spark, text) -> None:
         "try_cast(value:m AS bigint) = 1 AND (value:n) > 9",
         "substring(key, 1, 4) = 2021",
         "offset = '12.5'",
+        "value:n COLLATE UNICODE > 9",
+        "lower(value:n COLLATE UTF8_LCASE) > 9",
     ],
 )
 def test_a_text_is_not_cut_to_a_whole_number_where_it_is_compared(
@@ -469,4 +471,54 @@ def test_a_text_is_not_cut_to_a_whole_number_where_it_is_compared(
 def test_other_comparisons_with_whole_numbers_are_allowed(
     spark: "SparkSession", where: str
 ) -> None:
+    check(spark, Transform(where=where))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "value:n IN (10, 'abc')",
+        "value:n NOT IN (10, 'abc')",
+        "value:n IN (9.5, 'abc')",
+        "value:n::double IN ('10')",
+        "value:n::decimal(10,2) IN (10, '9.5')",
+        "key IN (10, 'abc')",
+        "value:at::timestamp IN ('2021-01-01')",
+        "timestamp IN ('2021-08-04T12:30:00Z')",
+        "string(value:m) = 'x' AND value:n::double IN ('10', '11') AND value:m::double IN ('1')",
+    ],
+)
+def test_a_number_is_not_compared_as_a_text(spark: "SparkSession", where: str) -> None:
+    with pytest.raises(BadExpression, match="a number or a time that is compared as a text"):
+        check(spark, Transform(where=where))
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["CASE value:n WHEN 10 THEN true WHEN 'abc' THEN true END", "value:n::double = 'abc'"],
+)
+def test_a_number_is_not_compared_with_a_text_that_is_none(
+    spark: "SparkSession", where: str
+) -> None:
+    with pytest.raises(BadExpression, match="a text that is no number beside a number"):
+        check(spark, Transform(where=where))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "value:n IN (9.5, 10)",
+        "value:n IN ('10', 'abc')",
+        "value:n = 10 OR value:n = 'abc'",
+        "value:n::double = '10'",
+        "value:n::double::string IN ('10.0')",
+        "string(value:n::double) IN ('10.0')",
+        "value:at::date IN ('2021-01-01', '2021-01-02')",
+        "value:at::timestamp IN (timestamp'2021-01-01')",
+        "timestamp >= '2021-08-04T12:30:00Z'",
+        "offset IN (1, '2')",
+        "value:n::double > 'NaN' OR value:n::double = '1d'",
+    ],
+)
+def test_what_is_of_one_kind_is_compared(spark: "SparkSession", where: str) -> None:
     check(spark, Transform(where=where))

@@ -67,9 +67,14 @@ _HASHED_HINT = (
     "JSON would have another name for them in each run: use texts, as from hex(key_bytes)"
 )
 _CUT_HINT = "Spark would cut 9.5 to 9 there: add a type to the text, ::double, or ::bigint if its numbers are whole"
+_APART_HINT = (
+    "as a text, the number 10 is 10.0, and no text is 10: compare numbers with numbers, times with times and "
+    "texts with texts, each in a comparison of its own, joined by OR"
+)
 _COMPARED = "EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual In"
 _COMPARISONS = {_HOME + name for name in _COMPARED.split()}
 _WHOLE = ("byte", "short", "integer", "long")
+_TEXT, _FRACTIONS = "string", ("double", "float", "decimal")
 _CASTS_BY_NAME = ("tinyint", "smallint", "int", "bigint")
 _REMARKS = {"__CHAR_VARCHAR_TYPE_STRING", "comment"}
 
@@ -209,31 +214,48 @@ def _refuse_changing(expression: Expression, head: Any, nodes: Sequence[Mapping[
 def _refuse_cut(
     expression: Expression, head: Any, nodes: Sequence[Mapping[str, Any]], spark: "SparkSession"
 ) -> None:
-    """Refuse a text that Spark compares as a whole number, because the other side is one."""
+    """Refuse a text that Spark compares as a whole number, and a number or a time that it compares as a text.
+
+    The type of the other side is the reason; in a list, that of all its members.
+    """
     written = spark._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
-    found = [
-        index
-        for index in _compared(nodes)
-        if nodes[index].get("class") == _CAST
-        and nodes[index].get("dataType") in _WHOLE
-        and _type_below(head.apply(index)) == "string"
-        and not _is_whole(nodes[index + 1])
-        and not head.apply(index).getTagValue(written).isDefined()
-    ]
+    cut, as_text = 0, 0
+    for index in _compared(nodes):
+        node = nodes[index]
+        if node.get("class") != _CAST or head.apply(index).getTagValue(written).isDefined():
+            continue
+        made, below = str(node.get("dataType")), str(_type_below(head.apply(index)))
+        if below.startswith(_TEXT):  # A collation is a part of its name.
+            cut += made in _WHOLE and not _is_whole(nodes[index + 1])
+            if made.startswith(_FRACTIONS) and _is_no_number(nodes[index + 1]):
+                raise _refused(expression, "a text that is no number beside a number", _APART_HINT)
+        elif below.startswith((*_FRACTIONS, "timestamp")):
+            as_text += made.startswith(_TEXT)
     # Such a call is a cast without the mark of one that is written.
     solid = [token for token in expression.tokens if token.kind is not TokenKind.SPACE]
-    called = sum(
-        token.name.lower() in _CASTS_BY_NAME and behind.is_sign("(")
-        for token, behind in pairwise(solid)
-    )
-    if len(found) > called:
+    called = [token.name.lower() for token, behind in pairwise(solid) if behind.is_sign("(")]
+    if cut > sum(name in _CASTS_BY_NAME for name in called):
         text = "a text that is compared as a whole number"
         raise _refused(expression, text, _CUT_HINT)
+    if as_text > called.count(_TEXT):
+        text = "a number or a time that is compared as a text"
+        raise _refused(expression, text, _APART_HINT)
 
 
 def _is_whole(node: Mapping[str, Any]) -> bool:
     """Return whether it is a text without decimals, such as '12'; one that is no number is refused later."""
     return node.get("class") == _LITERAL and "." not in str(node.get("value"))
+
+
+def _is_no_number(node: Mapping[str, Any]) -> bool:
+    """Return whether it is a written text that is no number, so that a comparison with it is never true."""
+    if node.get("class") != _LITERAL:
+        return False
+    try:
+        float(str(node.get("value")).rstrip("dDfF"))
+    except ValueError:
+        return True
+    return False
 
 
 def _compared(nodes: Sequence[Mapping[str, Any]]) -> Iterator[int]:
