@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from playhead import endpoint, ledger
 from playhead.capture import compression, decode_records, frames, redaction
-from playhead.capture.address import parse_place
+from playhead.capture.address import parse_host, parse_place
 from playhead.capture.pair_document import Captured, Connection, Describer
 from playhead.capture.protocol import Malformed
 from playhead.cli.records import jsonl
@@ -360,6 +360,7 @@ PARSERS = {
         ],
     ),
     "header-rules": Parser(_text(lambda text: HeaderRules.parse([text])), [b"a=b", b"-x", b"provenance", *_words()]),
+    "host": Parser(_text(lambda text: parse_host("--advertise", text)), [b"kafka.example", b"[::1]", *_words()]),
     "http": Parser(
         parse_request,
         [b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",

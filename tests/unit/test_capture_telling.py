@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from playhead.capture.address import BadPlace, HostPort, parse_place
+from playhead.capture.address import BadPlace, HostPort, parse_host, parse_place
 from playhead.capture.counts import Counts, NotAllCaptured, StatusReporter
 from playhead.capture.proxy import Proxy, Setting
 from playhead.capture.recorder import RecorderConfig
@@ -32,6 +32,15 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
         (["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.1/8"], 2, "network"),
         (["--listen", "nowhere"], 2, "expected HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], 2, "port 70000"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", ""], 2, "expected HOST"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka.example:9092"], 2, "without a port"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "a b"], 2, "expected HOST"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "h\x1b[2J"], 2, "expected HOST"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "h" * 40_000], 2, "expected HOST"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka\u202e.example"], 2, "expected HOST"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "fe80::1%\x1b[2J"], 2, "expected HOST"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "[::]"], 2, "every address"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "0.0.0.0"], 2, "every address"),
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),
         (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "at least 1,048,576 bytes"),
         (["--listen", "127.0.0.1:0", "--redact", "card"], 2, "does not start with $"),
@@ -47,6 +56,15 @@ def test_what_cannot_be_is_refused_before_anything_is_there(
     assert found == code, said
     assert why in said
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "host"),
+    [("kafka-1.example.", "kafka-1.example."), ("10.1.2.3", "10.1.2.3"), ("[2001:db8::1]", "2001:db8::1"),
+     ("host_1", "host_1"), ("k", "k")],
+)  # fmt: skip
+def test_clients_get_a_host_by_its_name_or_address(said: str, host: str) -> None:
+    assert parse_host("--advertise", said) == host
 
 
 def test_a_dry_run_takes_the_port_and_makes_nothing(

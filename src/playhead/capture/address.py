@@ -3,12 +3,16 @@
 import ipaddress
 import re
 import socket
+from contextlib import suppress
 from typing import NamedTuple
 
 from playhead import secrets
 from playhead.errors import Refused, UsageError
 
 _FORM = re.compile(r"(\[[^\[\]]+\]|[^:/\[\]@?#\s]+):([0-9]{1,5})")
+# A name as DNS and the files of hosts have it.
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_.])?")
+_FORM_OF_A_PLACE = "write HOST:PORT, such as 127.0.0.1:19092"
 _HIGHEST_PORT = 65_535
 _ANSWERS_WITHIN_S = 2.0
 
@@ -16,14 +20,12 @@ _ANSWERS_WITHIN_S = 2.0
 class BadPlace(UsageError):
     """An address that cannot be parsed."""
 
-    def __init__(self, flag: str, text: str, *, reason: str) -> None:
+    def __init__(self, flag: str, text: str, *, reason: str, hint: str = _FORM_OF_A_PLACE) -> None:
         # A password does not belong there, but may have been pasted with the address.
         secrets.remember_logins(text)
         text = secrets.redact(text)
         self.flag, self.text, self.reason = flag, text, reason
-        super().__init__(
-            f"{flag} {text!r}: {reason}", hint="write HOST:PORT, such as 127.0.0.1:19092"
-        )
+        super().__init__(f"{flag} {text!r}: {reason}", hint=hint)
 
 
 class OpenToOthers(Refused):
@@ -81,6 +83,23 @@ def parse_place(flag: str, text: str, *, least_port: int = 1) -> HostPort:
     if not least_port <= port <= _HIGHEST_PORT:
         raise BadPlace(flag, text, reason=f"port {port} is not in {least_port} to {_HIGHEST_PORT}")
     return HostPort(found[1].strip("[]"), port)
+
+
+def parse_host(flag: str, text: str) -> str:
+    """Parse the name or address of a host, without a port, that clients are to connect to."""
+    hint = "write a host name or an address, such as kafka.example or 192.0.2.7"
+    plain = text.removeprefix("[").removesuffix("]")
+    # Python takes any text for the interface behind a `%`, and clients have other interfaces.
+    if "%" not in plain:
+        with suppress(ValueError):
+            address = ipaddress.ip_address(plain)
+            if address.is_unspecified:
+                reason = "clients cannot connect to every address"
+                raise BadPlace(flag, text, reason=reason, hint=hint)
+            return str(address)
+    if _HOST_NAME.fullmatch(text) is None:
+        raise BadPlace(flag, text, reason="expected HOST, without a port", hint=hint)
+    return text
 
 
 def shown_place(host: str, port: int) -> str:

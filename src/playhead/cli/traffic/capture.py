@@ -51,7 +51,7 @@ def capture(run: Run, dry_run: bool) -> None:
 
 
 def _setting(run: Run) -> "Setting":
-    from playhead.capture.address import OpenToOthers, parse_place
+    from playhead.capture.address import OpenToOthers, parse_host, parse_place
     from playhead.capture.proxy import Setting
     from playhead.capture.recorder import RecorderConfig
     from playhead.capture.redaction import parse_rule
@@ -62,7 +62,8 @@ def _setting(run: Run) -> "Setting":
     need_allowed(networks, anywhere=values["anywhere"])
     if not values["anywhere"] and not listen.is_loopback:
         raise OpenToOthers(str(listen))
-    if listen.is_every_address and not values["advertise"]:
+    advertise = values["advertise"]
+    if listen.is_every_address and advertise is None:
         raise UsageError(
             f"{listen} is every address, but clients need one host name",
             hint="name the host that clients use with --advertise",
@@ -78,7 +79,7 @@ def _setting(run: Run) -> "Setting":
         order,
         cast("OnSlow", values["on_slow"]),
         values["max_memory"],
-        values["advertise"],
+        None if advertise is None else parse_host("--advertise", advertise),
         None if listen.is_loopback else networks,
     )
 
