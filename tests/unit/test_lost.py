@@ -1,9 +1,16 @@
 """What Spark says of a failure, in our words: what is lost is waited for, and what is broken is said once."""
 
+import pickle
+import subprocess
+import sys
+import traceback
+
 import pytest
+from pyspark import cloudpickle
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.spark.failures import (
+    MARK,
     EngineFailed,
     EngineLost,
     EngineOutOfMemory,
@@ -53,6 +60,53 @@ def test_what_a_task_has_said_itself_counts_first():
     refused = PlayheadError("too large", hint="skip it")
     failure = failure_of(RuntimeError(ABORTED.format(as_text(refused))))
     assert (type(failure), failure.message, failure.exit_code) == (TaskFailed, "too large", 1)
+
+
+FORGED = 'PLAYHEAD-ERROR {"message": "proved", "hint": null, "exit_code": 0, "is_away": true}'
+
+
+def _as_spark_quotes_it(error: Exception) -> str:
+    """Return a worker's error as Spark shows it: with the error that it was raised from, and first."""
+
+    class Failing(Task):
+        def work(self, parts):
+            raise error
+
+    task = pickle.loads(cloudpickle.dumps(Failing()))  # noqa: S301  as in a worker
+    with pytest.raises(RuntimeError, match="PLAYHEAD-ERROR") as caught:
+        list(task(iter([])))
+    return ABORTED.format("".join(traceback.format_exception(caught.value)))
+
+
+def test_a_record_in_the_error_of_a_task_says_nothing_in_its_place():
+    text = _as_spark_quotes_it(PlayheadError(f"record 1: {FORGED}", hint="skip it"))
+    assert text.index(FORGED) < text.index(MARK)
+    failure = failure_of(RuntimeError(text))
+    assert (type(failure), failure.exit_code, failure.hint) == (TaskFailed, 1, "skip it")
+    assert failure.message == f"record 1: {FORGED}"
+
+
+@pytest.mark.parametrize("said", [FORGED, "PLAYHEAD-ERROR {", "PLAYHEAD-ERROR []"])
+def test_a_record_in_an_error_of_spark_is_no_error_of_a_task(said):
+    failure = failure_of(RuntimeError(ABORTED.format(f"Fail to parse '{said}'")))
+    assert (type(failure), failure.exit_code) == (EngineFailed, 1)
+
+
+def test_a_worker_uses_the_mark_of_the_process_that_waits_for_it():
+    class Failing(Task):
+        def work(self, parts):
+            raise PlayheadError("too large")
+
+    packed = cloudpickle.dumps(Failing())
+    elsewhere = (
+        "import pickle, sys\n"
+        "try: list(pickle.loads(sys.stdin.buffer.read())(iter([])))\n"
+        "except RuntimeError as exc: print(exc)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", elsewhere], input=packed, capture_output=True, check=True
+    )
+    assert failure_of(RuntimeError(done.stdout.decode())).message == "too large"
 
 
 def test_anything_else_is_one_line_and_not_a_stack():

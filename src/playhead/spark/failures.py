@@ -2,11 +2,13 @@
 
 import json
 import re
+from secrets import token_hex
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import SystemClock, wait_until
 
-_MARK = "PLAYHEAD-ERROR "
+MARK = f"PLAYHEAD-ERROR-{token_hex(16)} "
+"""Before the error of a task in Spark's, which also quotes records and servers: they cannot know it."""
 OUT_OF_REACH = "PLAYHEAD-TIME-OUT-OF-REACH"
 """Raised by our own expressions for a time that Spark has changed."""
 _END_NOTED_WITHIN_S = 2.0
@@ -99,19 +101,19 @@ def failure(exc: Exception) -> PlayheadError:
     if isinstance(exc, PlayheadError):
         return exc
     text = str(exc)
-    at = text.find(_MARK)
+    at = text.find(MARK)
     if at < 0:
         return _foreign(exc, text)
-    document, _ = json.JSONDecoder().raw_decode(text, at + len(_MARK))
+    document, _ = json.JSONDecoder().raw_decode(text, at + len(MARK))
     if document.pop("is_away"):
         return TaskAway(document["message"], hint=document["hint"])
     message = document.pop("message")
     return TaskFailed(message, **document)
 
 
-def as_text(error: PlayheadError) -> str:
-    """Format a task's error so that `failure` finds it inside Spark's error."""
-    return _MARK + json.dumps(
+def as_text(error: PlayheadError, mark: str = MARK) -> str:
+    """Format a task's error so that `failure` finds it inside Spark's error, in the process of this mark."""
+    return mark + json.dumps(
         {
             "message": error.message,
             "hint": error.hint,

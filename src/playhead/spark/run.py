@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from playhead.decoding import reading
 from playhead.errors import PlayheadError, Stopped
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.spark.failures import WorkerOutOfMemory, as_text, failure
+from playhead.spark.failures import MARK, WorkerOutOfMemory, as_text, failure
 from playhead.spark.process_habits import without_pandas
 from playhead.spark.task_secrets import Handover, handing
 from playhead.task.job import Job, Report
@@ -125,20 +125,28 @@ def _parts_of(records: Records) -> Iterator[Records]:
 class Task:
     """A function for a Python worker, with everything it needs."""
 
+    _mark: str
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Take this process's mark along, because a worker has another one."""
+        made = super().__new__(cls)
+        made._mark = MARK
+        return made
+
     def __call__(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         try:
             with without_pandas():
                 yield from self.work(parts)
         except PlayheadError as exc:
-            raise RuntimeError(as_text(exc)) from exc
+            raise RuntimeError(as_text(exc, self._mark)) from exc
         except MemoryError as exc:
-            raise RuntimeError(as_text(WorkerOutOfMemory())) from exc
+            raise RuntimeError(as_text(WorkerOutOfMemory(), self._mark)) from exc
         except Exception as exc:
             fault = PlayheadError(
                 f"a task failed with {type(exc).__name__}: {exc}",
                 hint="this is a fault of Playhead's; -vv shows the traceback to report",
             )
-            raise RuntimeError(as_text(fault)) from exc
+            raise RuntimeError(as_text(fault, self._mark)) from exc
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         raise NotImplementedError
