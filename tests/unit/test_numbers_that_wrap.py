@@ -1,9 +1,11 @@
 """Numbers and names that the server would take for others, without a word, are refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from playhead.postgres.rows.text_format import Bad, Number, text_for
-from playhead.postgres.table import Column
+from playhead.postgres.table import Column, decimal_point_of
 
 
 def text(base: str, element: str, held: object) -> str:
@@ -62,3 +64,35 @@ def test_what_the_server_keeps_is_written(base: str, element: str, held: object)
 
 def test_a_date_as_a_list_is_written() -> None:
     assert text("date", "", [2021, 1, 5]) == "[2021,1,5]"
+
+
+@pytest.mark.parametrize(
+    ("money", "point"),
+    [
+        ("$1,234.50", "."),
+        ("1.234,50 €", ","),
+        ("1 234,50 €", ","),
+        ("CHF 1’234.50", "."),
+        ("KD 1,234.500", "."),
+        ("￥1,235", "."),
+        ("1.235 kr", ","),
+        ("$1234.50", "."),
+        ("1234,50 zł", ","),
+        ("1235", "."),
+        ("", "."),
+    ],
+)
+def test_the_decimal_point_of_a_server(money: str, point: str) -> None:
+    assert decimal_point_of(money) == point
+
+
+def test_a_number_is_money_with_the_decimal_point_of_its_server() -> None:
+    """A German server takes 12.34 for 1234, because a point stands between thousands there."""
+    plain = Column("x", "money", "money", "b", "", -1, False, "", "", "money", None)
+    german = replace(plain, decimal_point=",")
+    assert text_for(plain, Number("12.34")) == "12.34"
+    assert text_for(german, Number("-12.34")) == "-12,34"
+    assert text_for(german, 1234) == "1234"
+    assert text_for(german, "1.234,56 €") == "1.234,56 €", "a text is the server's own"
+    several = replace(german, base="_money", element="money")
+    assert text_for(several, [[Number("12.34")], [None]]) == '{{"12,34"},{NULL}}'

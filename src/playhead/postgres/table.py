@@ -25,7 +25,8 @@ SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.ty
                  WHERE o.oid = a.attcollation AND o.collname <> 'default'), ''),
        lowest.modifier::int8,
        a.attnum::int8, pg_catalog.format_type(base.oid, lowest.modifier),
-       coalesce(element.oid, base.oid)::int8, base.typcategory = 'A'
+       coalesce(element.oid, base.oid)::int8, base.typcategory = 'A',
+       CASE WHEN coalesce(element.typname, base.typname) = 'money' THEN 1234.5::numeric::money::text ELSE '' END
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -149,6 +150,9 @@ class Column:
     made_of: str = ""
     """Its type below all domains, with the modifier; for rows, ranges and their arrays, the types inside."""
 
+    decimal_point: str = "."
+    """Of the type money, by the server's `lc_monetary`."""
+
     @property
     def there(self) -> ColumnThere:
         return ColumnThere(self.number, self.made_of)
@@ -218,13 +222,23 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
 
 
 def _column(ask: Ask, row: Row) -> Column:
-    *facts, number, made_of, type_oid, is_array = row
+    *facts, number, made_of, type_oid, is_array, money = row
     holds_times = may_alter = False
     if type_oid >= _FIRST_OF_USERS:
         [(holds_times, made_of)] = ask(_PARTS, (type_oid,))
         may_alter = holds_times or _MAY_ALTER.search(made_of) is not None
         made_of += "[]" if is_array else ""
-    return Column(*[*facts, holds_times, may_alter, number, made_of])
+    point = decimal_point_of(money)
+    return Column(*[*facts, holds_times, may_alter, number, made_of, point])
+
+
+def decimal_point_of(money: str) -> str:
+    """Return the decimal point of a server that writes 1234.5 so, with its decimals or rounded."""
+    between = re.findall(r"(?<=\d)\D+(?=\d)", money)
+    is_rounded = len(between) == 1 and re.search(r"\d{3}\D*$", money) is not None
+    if is_rounded:
+        return "," if between[0] == "." else "."
+    return between[-1] if between else "."
 
 
 def _key(row: Row) -> Key:

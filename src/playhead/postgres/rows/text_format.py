@@ -93,10 +93,19 @@ class Bad(Exception):
 def text_for(column: Column, held: Any) -> str:
     """Return the text that the server parses into this JSON value, which is not null."""
     try:
+        if column.decimal_point != ".":
+            held = _with_point(column.decimal_point, held)
         text = _text(column.base, column.element, held, column.name)
         return checked_for(column, text, column.name)
     except RecursionError as exc:  # The call stack was already deep.
         raise Bad("json", f"{column.name}: nested too deeply") from exc
+
+
+def _with_point(point: str, held: Any) -> Any:
+    """Return a number, or numbers in lists, as this server reads them: others take 12.34 for 1234."""
+    if isinstance(held, list):
+        return [_with_point(point, each) for each in held]
+    return Number(held.replace(".", point)) if isinstance(held, Number) else held
 
 
 def checked_for(column: Column, text: str, where: str) -> str:
