@@ -404,7 +404,8 @@ PARSERS = {
     "redaction": Parser(_text(redaction.parse_rule), [b"value:$.a.b", b"header:auth", *_words()]),
     "registry-answer": Parser(
         _registry_answer,
-        [b'{"schema":"{}","references":[{"name":"a","subject":"b","version":1}]}', b'{"schemaType":"JSON","schema":"1"}'],
+        [b'{"schema":"{}","references":[{"name":"a","subject":"b","version":1}]}',
+         b'{"schemaType":"JSON","schema":"1"}'],
     ),
     "registry-error": Parser(
         registry.error_in, [b'{"error_code":40403,"message":"Schema not found"}'], (ValueError,)

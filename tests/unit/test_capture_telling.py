@@ -40,7 +40,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka\u202e.example"], 2, "expected HOST"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "fe80::1%\x1b[2J"], 2, "expected HOST"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "[::]"], 2, "every address"),
-        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "0.0.0.0"], 2, "every address"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "0.0.0.0"], 2, "every address"),  # noqa: S104
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),
         (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "at least 1,048,576 bytes"),
         (["--listen", "127.0.0.1:0", "--redact", "card"], 2, "does not start with $"),

@@ -2,7 +2,10 @@
 
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +18,7 @@ from playhead.files.archive import settled
 from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
 from playhead.host import file_lock, jars
+from playhead.host.clock import SystemClock, wait_until
 from playhead.host.folder_tree import folders_below, remove_tree
 from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
 from playhead.host.paths import cache_dir, config_file, state_dir
@@ -444,4 +448,43 @@ def test_an_engine_is_not_put_where_kafka_cannot_read_its_secrets(tmp_path, monk
     assert variable in (caught.value.hint or "")
     with pytest.raises(Refused, match="has a colon"):
         Handover(place).kafka({"sasl.jaas.config": "secret"})
+    assert list(place.iterdir()) == []
+
+
+_LAUNCHED = """
+import os, signal, sys
+from pathlib import Path
+from playhead.host.runtimes import Java
+from playhead.spark.jvm import JvmCommand, launch
+
+home = Path(sys.argv[1])
+begun = launch(JvmCommand(Java(home, "17", "a test"), home, (), (), "1g"), {})
+print(begun.process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_folder_is_not_taken_from_a_jvm_that_outlives_its_command(tmp_path, monkeypatch):
+    """It would make the folder again: open to others, or in one that another user has put there meanwhile."""
+    home, place = tmp_path / "java", tmp_path / "place"
+    (home / "bin").mkdir(parents=True)
+    place.mkdir()
+    (home / "bin" / "java").write_text("#!/bin/sh\nexec sleep 600\n")
+    (home / "bin" / "java").chmod(0o700)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(place))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    command = [sys.executable, "-c", _LAUNCHED, str(home)]
+    jvm = int(subprocess.run(command, capture_output=True, check=False).stdout)
+    try:
+        (left,) = place.iterdir()
+        EngineFolder().remove()
+        assert left.is_dir()
+        assert stat.S_IMODE(left.stat().st_mode) == 0o700
+    finally:
+        os.kill(jvm, signal.SIGKILL)
+    ended = wait_until(
+        lambda: not file_lock.is_held(left / "lock"), deadline_s=20, every_s=0.05, clock=SystemClock()
+    )
+    assert ended
+    EngineFolder().remove()
     assert list(place.iterdir()) == []

@@ -43,6 +43,12 @@ class EngineFolder:
             settings["spark.python.unix.domain.socket.dir"] = str(self.path)
         return settings
 
+    @property
+    def lock(self) -> int:
+        """The open lock for the JVM to inherit: it may outlive this process for a while, and make folders here."""
+        assert self._lock is not None  # noqa: S101
+        return self._lock
+
     def remove(self) -> None:
         """Remove the folder with its content."""
         shutil.rmtree(self.path, ignore_errors=True)

@@ -173,6 +173,7 @@ def launch(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=_environment(blueprint, folder.path / _CONNECTION),
+                pass_fds=(folder.lock,),
                 # We handle Ctrl-C; the JVM must live to finish its slice.
                 start_new_session=True,
             )
