@@ -303,6 +303,8 @@ _HAR = (
     b'{"log":{"entries":[{"startedDateTime":"2021-08-04T12:00:00Z","request":{"method":"POST",'
     b'"url":"http://h/","headers":[],"postData":{"text":"x"}}}]}}'
 )
+
+
 def _registry_answer(data: bytes) -> None:
     with patch.object(registry, "_body_within", return_value=data):
         Registry("http://127.0.0.1:1").schema(SchemaId(1))

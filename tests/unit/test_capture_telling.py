@@ -33,12 +33,24 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
         (["--listen", "nowhere"], 2, "expected HOST:PORT"),
         (["--listen", "127.0.0.1:70000"], 2, "port 70000"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", ""], 2, "expected HOST"),
-        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka.example:9092"], 2, "without a port"),
+        (
+            ["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka.example:9092"],
+            2,
+            "without a port",
+        ),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "a b"], 2, "expected HOST"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "h\x1b[2J"], 2, "expected HOST"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "h" * 40_000], 2, "expected HOST"),
-        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka\u202e.example"], 2, "expected HOST"),
-        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "fe80::1%\x1b[2J"], 2, "expected HOST"),
+        (
+            ["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "kafka\u202e.example"],
+            2,
+            "expected HOST",
+        ),
+        (
+            ["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "fe80::1%\x1b[2J"],
+            2,
+            "expected HOST",
+        ),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "[::]"], 2, "every address"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "0.0.0.0"], 2, "every address"),  # noqa: S104
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),

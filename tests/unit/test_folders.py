@@ -483,7 +483,10 @@ def test_a_folder_is_not_taken_from_a_jvm_that_outlives_its_command(tmp_path, mo
     finally:
         os.kill(jvm, signal.SIGKILL)
     ended = wait_until(
-        lambda: not file_lock.is_held(left / "lock"), deadline_s=20, every_s=0.05, clock=SystemClock()
+        lambda: not file_lock.is_held(left / "lock"),
+        deadline_s=20,
+        every_s=0.05,
+        clock=SystemClock(),
     )
     assert ended
     EngineFolder().remove()

@@ -579,5 +579,7 @@ def test_a_statement_of_a_file_is_read_in_the_time_of_its_length(begun: str) -> 
     """SQLite takes a comment without an end, and who can write the file can put anything in its place."""
     started = time.process_time()
     assert "REPLACE" in keywords("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE) " + begun * 100_001)
-    assert "REPLACE" not in keywords(f"CREATE TABLE t(a) {begun * 100_001} REPLACE".replace("-", "--"))
+    assert "REPLACE" not in keywords(
+        f"CREATE TABLE t(a) {begun * 100_001} REPLACE".replace("-", "--")
+    )
     assert time.process_time() - started < 5

@@ -48,9 +48,7 @@ class KeptRows:
             [(inserted,)] = self._session.run(_INSERTED.format(oid=oid))
         return int(count), int(inserted)
 
-    def changed_since(
-        self, before: tuple[int, int], found: Mapping[str, int]
-    ) -> dict[str, int]:
+    def changed_since(self, before: tuple[int, int], found: Mapping[str, int]) -> dict[str, int]:
         """Return how many rows a statement has deleted beside those that it names, or written elsewhere."""
         now = self.changes()
         removed, inserted = now[0] - before[0], now[1] - before[1]
