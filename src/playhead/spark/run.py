@@ -128,7 +128,7 @@ class Task:
     _mark: str
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """Take this process's mark along, because a worker has another one."""
+        """Take this process's mark along, because a worker has its own."""
         made = super().__new__(cls)
         made._mark = MARK
         return made
