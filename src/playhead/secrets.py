@@ -1,16 +1,15 @@
 """Secret values: resolved from references, and redacted from everything that is printed or stored."""
 
-import json
 import os
 import re
 import sys
 from binascii import a2b_base64
 from collections.abc import Callable
-from functools import cache
 from getpass import getpass
-from urllib.parse import SplitResult, quote, unquote
+from urllib.parse import SplitResult, unquote
 
 from playhead.errors import BadValue, UsageError
+from playhead.grammar import escapes
 from playhead.host import named_files, paths
 from playhead.printable import one_line
 
@@ -97,12 +96,6 @@ _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%]+")
 _LONGEST_CUT = 200
-# A pattern takes 0.2 ms for each character that can be escaped; a key has some hundreds of them.
-_MOST_ESCAPED = 2_000
-_LETTERS = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
-# Each level of string nesting doubles the backslashes. The match is possessive: otherwise a text of
-# many backslashes is matched in exponential time.
-_ESCAPE = r"\\{1,8}+"
 
 _known: set[str] = set()
 _asked: dict[tuple[str, str], str] = {}
@@ -129,10 +122,10 @@ def redact(text: str) -> str:
     for value in sorted(_known, key=len, reverse=True):
         if not any(mark in text for mark in "%+\\"):
             text = text.replace(value, HIDDEN)
-        elif sum(not each.isalnum() for each in value) <= _MOST_ESCAPED:
-            text = _escaped(value).sub(HIDDEN, text)
+        elif escapes.has_pattern(value):
+            text = escapes.pattern_of(value).sub(HIDDEN, text)
         else:
-            for spelled in sorted(_spellings(value), key=len, reverse=True):
+            for spelled in sorted(escapes.spellings(value), key=len, reverse=True):
                 text = text.replace(spelled, HIDDEN)
     text = _ENCODED.sub(_hidden_if_it_decodes, text) if _known else text
     for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER):
@@ -147,63 +140,13 @@ def _hidden_if_it_decodes(match: re.Match[str]) -> str:
         # A single character at the end encodes no byte.
         part = word[start : len(word) - ((len(word) - start) % 4 == 1)]
         found = a2b_base64(f"{part}==")
-        if any(_utf8(value) in found for value in _known):
+        if any(escapes.utf8(value) in found for value in _known):
             return HIDDEN
     return match[0]
 
 
 def _hidden_unless_reference(match: re.Match[str]) -> str:
     return match[0] if is_reference(match["password"]) else f"{match['before']}{HIDDEN}"
-
-
-def _spellings(value: str) -> set[str]:
-    """Return the usual escaped forms of a value that is too long for a pattern of all of them."""
-    quoted = quote(value, safe="", errors="surrogatepass")
-    return {value, json.dumps(value)[1:-1], repr(value)[1:-1], quoted, quoted.replace("%20", "+")}
-
-
-@cache
-def _escaped(value: str) -> re.Pattern[str]:
-    """Return a pattern for the value as URLs, forms, JSON, Python, JAAS and Java properties write it."""
-    parts = re.findall(r"(\\*)([^\\]|\Z)", value)
-    return re.compile("".join(_one(character, len(before)) for before, character in parts))
-
-
-def _one(character: str, backslashes: int) -> str:
-    """Return a pattern for one character of a secret after `backslashes` backslashes."""
-    # These are never escaped, and a pattern that begins with one is fast.
-    if not backslashes and (not character or (character.isascii() and character.isalnum())):
-        return character
-    before, most = r"(?:\\{1,8}+)?+", 8 * backslashes + 8
-    if backslashes:
-        before = rf"(?:\\{{{backslashes},{most}}}+|{_percent(chr(92)) * backslashes})"
-    if not character:
-        return before
-    escaped = rf"\\{{{backslashes or 1},{most}}}+(?:{_by_code(character)})"
-    # The character itself is last, or it would match inside its own escape: `%` in `%25`.
-    plain = rf"(?:{_percent(character)}|{re.escape(character)}{'|[+]' if character == ' ' else ''})"
-    return f"(?:{escaped}|{before}{plain})"
-
-
-def _percent(character: str) -> str:
-    """Return the URL escape of a character; a URL inside a URL escapes the percent signs again."""
-    return "".join(f"%(?:25){{0,2}}(?i:{byte:02x})" for byte in _utf8(character))
-
-
-def _by_code(character: str) -> str:
-    """Return what follows the backslash: a letter, the code, the bytes' codes, or Java's surrogate halves."""
-    code, units = ord(character), character.encode("utf-16-be", "surrogatepass")
-    ways = [
-        _ESCAPE.join(f"u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)),
-        _ESCAPE.join(f"x{byte:02x}" for byte in _utf8(character)),
-        f"U{code:08x}|x{code:02x}|{code:03o}",
-    ]
-    return f"(?i:{'|'.join(ways)})" + (f"|{_LETTERS[character]}" if character in _LETTERS else "")
-
-
-def _utf8(character: str) -> bytes:
-    # An argument of a command line may contain bytes that are not text.
-    return character.encode("utf-8", "surrogatepass")
 
 
 def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
