@@ -5,7 +5,9 @@ import threading
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
+import psycopg
 import pytest
 
 from playhead import secrets
@@ -16,6 +18,7 @@ from playhead.errors import DatabaseUnavailable, UsageError
 from playhead.files.stores.s3 import S3Store
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
+from playhead.postgres import server
 from playhead.postgres.server import checked, connect
 from playhead.postgres.session import open_session
 from playhead.replay.pipelines import Pipelines
@@ -187,6 +190,21 @@ def test_a_password_that_a_file_of_libpq_has(
     checked(address)
     assert len(said) == is_warned
     assert "pass%word" not in "".join(said)
+
+
+def test_no_half_of_a_password_is_left_where_an_error_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(secrets, "_known", set())
+    secrets.remember("unseen-and-long-99")
+
+    def answers(_: str) -> NoReturn:
+        raise psycopg.ProgrammingError("x" * 190 + "unseen-and-long-99")
+
+    monkeypatch.setattr(server, "connect", answers)
+    with pytest.raises(DatabaseUnavailable) as caught:
+        server.ask("postgresql://h/d")
+    assert "unseen" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

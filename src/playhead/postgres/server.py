@@ -254,7 +254,7 @@ def ask(url: str) -> Server:
     except (psycopg.Error, ValueError) as exc:
         where = secrets.without_password(url)
         reason = f"it does not answer as PostgreSQL does: {_first_line(exc)}"
-        raise DatabaseUnavailable(where, reason=secrets.redact(reason)) from exc
+        raise DatabaseUnavailable(where, reason=reason) from exc
 
 
 def _asked(connection: "psycopg.Connection[Any]") -> Server:
@@ -292,4 +292,6 @@ def _closed_after(seconds: float, connection: "psycopg.Connection[Any]") -> Iter
 
 
 def _first_line(exc: Exception) -> str:
-    return next(iter(str(exc).strip().splitlines()), type(exc).__name__)[:_LONGEST_REASON]
+    first = next(iter(str(exc).strip().splitlines()), type(exc).__name__)
+    # More is redacted, so that the cut leaves no half of a secret.
+    return secrets.redact(first[: 50 * _LONGEST_REASON])[:_LONGEST_REASON]
