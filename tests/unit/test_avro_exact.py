@@ -229,6 +229,15 @@ def test_of_two_entries_with_one_key_none_is_lost_silently(data):
         reader(record(MAPS)).read(data)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_schema_with_two_fields_of_one_name_is_invalid(inside: bool) -> None:
+    """The decoder would keep the last of their values, and nobody would miss the other."""
+    twice = {"type": "record", "name": "T", "fields": [{"name": "a", "type": "int"}] * 2}
+    schema = record({"all": array(["null", twice])}) if inside else twice
+    with pytest.raises(ValueError, match="two fields of T have one name"):
+        reader(schema)
+
+
 def test_a_guarded_boolean_is_still_a_boolean_for_tables():
     fields = {"b": "boolean", "n": ["null", "boolean"], "o": {"type": "boolean"}}
     assert set(reader(record(fields)).kinds().values()) == {decoding.BOOLEAN}

@@ -1,7 +1,7 @@
 """Makes fastavro refuse what it would read as another value: indexes, integers and times outside their bounds.
 
 fastavro takes the last symbol for -1, wraps times, rounds decimals, takes any byte but 0 for true, and
-keeps the last of two entries of a map with one key. The
+keeps the last of two entries of a map with one key, or of two fields with one name. The
 readers and lists here are part of the parsed schema, so that ordinary values need no second reading.
 """
 
@@ -180,6 +180,8 @@ def _guard_inside(node: dict[str, Any]) -> list[Any]:
         return []
     if kind in ("record", "error"):
         places, name = node["fields"], "type"
+        if len({place["name"] for place in places}) < len(places):
+            raise ValueError(f"invalid schema: two fields of {node['name']} have one name")
     elif kind == "array":
         places, name = [node], "items"
     else:
