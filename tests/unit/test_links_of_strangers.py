@@ -13,6 +13,7 @@ import pytest
 
 from playhead.capture.snapshot_writer import Rotation, Snapshot, claim
 from playhead.errors import PlayheadError
+from playhead.files.archive import settled
 from playhead.files.stores.local import LocalStore
 from playhead.host import private_files, shared_files
 from playhead.host.atomic_file import write_whole
@@ -39,6 +40,11 @@ def archived(folder: Path) -> None:
         store.publish("topic/data", [b"x"])
 
 
+def archived_as_named(folder: Path) -> None:
+    """By the address that a command is given."""
+    archived(Path(settled(str(folder))))
+
+
 INTO_A_FOLDER: dict[str, Callable[[Path], object]] = {
     "private folder": private_files.folder,
     "folders below": lambda path: private_files.folder(path / "a" / "b"),
@@ -50,6 +56,8 @@ INTO_A_FOLDER: dict[str, Callable[[Path], object]] = {
     "capture": captured,
     "capture that has begun": written,
     "archive": archived,
+    "archive by its address": archived_as_named,
+    "archive below it by its address": lambda path: archived_as_named(path / "a" / "b"),
     "archive below": lambda path: archived(path / "a" / "b"),
     "file of an archive": lambda path: LocalStore(path).remove("topic/data"),
 }

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +24,7 @@ from playhead.files.stores.store import MOST_BYTES, Store
 from playhead.grammar.field_types import need_kinds
 from playhead.host import paths
 from playhead.host.faults import abort_point
+from playhead.host.own_links import real_path
 from playhead.ledger import UNREADABLE, Entry
 from playhead.record import Slice, TimestampType
 from playhead.records import Records
@@ -310,7 +311,18 @@ def settled(root: str) -> str:
         raise BadValue(
             "root", found=root, needed="a folder, or s3://BUCKET/PREFIX", where="an archive"
         )
-    return os.path.realpath(paths.at_home(local))
+    return _resolved(paths.at_home(local))
+
+
+def _resolved(folder: Path) -> str:
+    """Return the folder's whole path, with links resolved only if they are ours or root's.
+
+    Another user's link stays in the path, so that the store sees it, and refuses to write where it leads.
+    """
+    # A loop of links is an error of the store, too.
+    with suppress(OSError, RuntimeError):
+        return str(real_path(folder.absolute()))
+    return str(folder.absolute())
 
 
 def checked_format(format_: str) -> Format:
