@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
