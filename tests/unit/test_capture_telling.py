@@ -52,6 +52,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, st
             "expected HOST",
         ),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "[::]"], 2, "every address"),
+        (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "0"], 2, "every address"),
         (["--listen", "127.0.0.1:0", "--dry-run", "--advertise", "0.0.0.0"], 2, "every address"),  # noqa: S104
         (["--listen", "127.0.0.1:0", "--on-slow", "wait"], 2, "block or drop"),
         (["--listen", "127.0.0.1:0", "--max-memory", "1kB"], 2, "at least 1,048,576 bytes"),
@@ -124,15 +125,12 @@ def test_a_place_that_is_none_is_refused(text: str) -> None:
 
 def test_loopback_is_told_from_what_others_reach() -> None:
     inside = ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"]
-    outside = ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "example.org:1"]
+    every = ["0.0.0.0:1", "[::]:1", "0:1", "0x0:1", "0.0:1"]
+    outside = ["10.0.0.1:1", "example.org:1", "1:1"]
     assert [parse_place("", each).is_loopback for each in inside] == [True] * 4
-    assert [parse_place("", each).is_loopback for each in outside] == [False] * 4
-    assert [parse_place("", each).is_every_address for each in outside] == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    assert [parse_place("", each).is_loopback for each in every + outside] == [False] * 8
+    assert [parse_place("", each).is_every_address for each in every] == [True] * 5
+    assert [parse_place("", each).is_every_address for each in inside + outside] == [False] * 7
 
 
 def counts(**more: Any) -> Counts:

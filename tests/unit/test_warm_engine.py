@@ -7,6 +7,7 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -207,6 +208,12 @@ def test_what_pyspark_writes_into_the_process_of_a_session_is_of_no_command(clea
 def test_who_has_it_on_his_command_line_runs_alone_and_says_so(clean, words):
     with pytest.raises(KeepsToItself, match="command line"):
         handover.asked([*WORDS, *words])
+
+
+def test_a_long_word_is_looked_through_for_a_secret_in_a_moment(clean):
+    started = time.process_time()
+    handover.asked([*WORDS, "--where", "ssl.key" * 20_000, "password" * 20_000])
+    assert time.process_time() - started < 2
 
 
 def test_a_server_that_is_named_without_a_secret_is_handed_over(clean):

@@ -68,10 +68,11 @@ class HostPort(NamedTuple):
     @property
     def is_every_address(self) -> bool:
         """Whether it means all addresses of this machine, such as 0.0.0.0, so that clients cannot connect to it."""
-        try:
+        with suppress(ValueError):
             return ipaddress.ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
+        with suppress(OSError, ValueError):  # The system reads 0 and 0x0 as addresses, too.
+            return not any(socket.inet_aton(self.host))
+        return False
 
 
 def parse_place(flag: str, text: str, *, least_port: int = 1) -> HostPort:
@@ -89,14 +90,12 @@ def parse_host(flag: str, text: str) -> str:
     """Parse the name or address of a host, without a port, that clients are to connect to."""
     hint = "write a host name or an address, such as kafka.example or 192.0.2.7"
     plain = text.removeprefix("[").removesuffix("]")
+    if HostPort(plain, 0).is_every_address:
+        raise BadPlace(flag, text, reason="clients cannot connect to every address", hint=hint)
     # Python takes any text for the interface behind a `%`, and clients have other interfaces.
     if "%" not in plain:
         with suppress(ValueError):
-            address = ipaddress.ip_address(plain)
-            if address.is_unspecified:
-                reason = "clients cannot connect to every address"
-                raise BadPlace(flag, text, reason=reason, hint=hint)
-            return str(address)
+            return str(ipaddress.ip_address(plain))
     if _HOST_NAME.fullmatch(text) is None:
         raise BadPlace(flag, text, reason="expected HOST, without a port", hint=hint)
     return text

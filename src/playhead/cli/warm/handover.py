@@ -80,7 +80,7 @@ _KEPT = re.compile(
 # PySpark sets these in each process that has a session, such as a notebook or a test.
 _OF_A_SESSION = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE")
 _SECRET_WORD = re.compile(
-    r"(?i)[a-z_.]*(password|secret|token|jaas|credential|ssl[a-z.]*key)[a-z_.]*\s*=(?!file:|\$\{)"
+    r"(?i)(password|secret|token|jaas|credential|ssl[a-z.]{0,40}key)[a-z_.]{0,60}+\s*+=(?!file:|\$\{)"
 )
 
 
