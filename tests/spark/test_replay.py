@@ -1,6 +1,7 @@
 """Whole replays in this process: every pair of ends, every rule, and a proof that adds up each time."""
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from playhead.checksum import Checksum, checksum_of
 from playhead.config.guards import CopiedBefore
 from playhead.errors import PlayheadError, Refused, Stopped, UsageError
 from playhead.kafka.read.source import KafkaSource
+from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Record, TimestampType
 from playhead.records import Records
@@ -583,6 +585,33 @@ def test_of_two_plans_that_were_made_first_the_second_is_asked_for_when_it_runs(
     assert len(deck.records(copy)) == 20
     [note] = [each for each in ran(other, again=True).notes if each.code == "copied-meanwhile"]
     assert f"run {one.plan.replay_id} copied 20 of these offsets" in note.text
+
+
+@pytest.mark.parametrize("columns", ["car text", "car text, _partition int, _offset bigint"])
+def test_the_plan_names_who_has_appended_the_same_records_to_a_table(
+    deck: Deck, columns: str
+) -> None:
+    topic, table = deck.laps(20), deck.table(columns)
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    one, other, third = (deck.plan(*ends, span=f"0:{span}") for span in ("0-10", "5-20", "10-20"))
+    assert not copies_named(one.plan.notes)
+    assert not copies_named(ran(one).notes)
+    again = deck.plan(*ends, span="0:5-20")
+    said = f"run {one.plan.replay_id} copied 5 of these offsets"
+    [named] = copies_named(again.plan.notes)
+    assert said in named
+    assert not copies_named(deck.plan(*ends, span="0:10-20").plan.notes)
+    [named] = copies_named(ran(other).notes)
+    assert said in named
+    assert len(deck.rows(table)) == 25
+    assert other.plan.replay_id in copies_named(ran(third).notes)[0]
+    deck.sql(f"DELETE FROM {table} WHERE true RETURNING 1")
+    named = copies_named(deck.plan(*ends, span="0:0-10").plan.notes)
+    assert bool(named) == ("_offset" not in columns), "rows that are gone may come back"
+
+
+def copies_named(notes: Sequence[Note]) -> list[str]:
+    return [each.text for each in notes if each.code in ("copied-before", "copied-meanwhile")]
 
 
 def test_a_table_whose_gap_was_filled_meanwhile_is_not_appended_to_unasked(deck: Deck) -> None:

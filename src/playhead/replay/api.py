@@ -29,6 +29,7 @@ from playhead.replay.begun_replays import (
 from playhead.replay.compare import against_archive, against_table, against_topics
 from playhead.replay.earlier_copies import (
     EarlierCopy,
+    appended_before,
     appended_by_others,
     earlier_copies,
     said_of,
@@ -299,7 +300,9 @@ def plan(
     made = Planned(planner.plan(replay_id), configuration, engine, journal, is_endless=is_endless)
     made.ends = both
     into = request.target_endpoint.shown()
-    notes = [*(each.note(into) for each in made.earlier_copies()), *on_unreadable(unreadable)]
+    copies = [each.note(into) for each in made.earlier_copies()]
+    appended = [each.note_of_table(into) for each in appended_before(both.target, made.plan)]
+    notes = [*copies, *appended, *on_unreadable(unreadable)]
     made.plan = replace(made.plan, notes=(*made.plan.notes, *notes))
     return made
 

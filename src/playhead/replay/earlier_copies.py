@@ -1,19 +1,19 @@
-"""Finds what other replays and pipelines have copied into the same topics already, by the target's own ledger."""
+"""Finds what other replays and pipelines have written into the same topics or tables, by the target's own ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from playhead.endpoint import system_of
 from playhead.errors import Unavailable
 from playhead.grammar.instant import show_ms
-from playhead.inventory import Inventory
+from playhead.inventory import DescribesTables, HeldOffsets, Inventory
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.guards import lost_copies
 from playhead.target import CommonLedger, Target
-from playhead.terms import Terms, differing_ends
+from playhead.terms import Terms, differing_ends, differing_topics
 
 COPIED_BEFORE, COPIED_MEANWHILE = "copied-before", "copied-meanwhile"
 _MOST_SAID = 3
@@ -38,6 +38,10 @@ class EarlierCopy:
 
     def note(self, into: str) -> Note:
         text = f"{self} into {into}; this plan writes their records there a second time"
+        return Note(COPIED_BEFORE, text)
+
+    def note_of_table(self, into: str) -> Note:
+        text = f"{self} into {into}, which has no key: this plan writes the rows that are still there a second time"
         return Note(COPIED_BEFORE, text)
 
 
@@ -73,6 +77,15 @@ def appended_by_others(target: Target, plan: Plan) -> str:
     return f"{found:,} {text} writes only those that are missing" if found else ""
 
 
+def appended_before(target: Target, plan: Plan) -> list[EarlierCopy]:
+    """Return the runs that have written offsets of a new plan into a table that takes any row twice.
+
+    The plan may be there to bring deleted rows back, so this is a note and no question.
+    """
+    found = _appended(plan, _tables(target, plan))
+    return [] if found and _held(target, plan, lambda held: held.rows) == 0 else found
+
+
 def copied_ahead(target: Target, plan: Plan, ahead: Sequence[Slice]) -> list[EarlierCopy]:
     """Return the runs that have written these offsets, which a pipeline is about to write."""
     known = _known(target, plan)
@@ -84,13 +97,16 @@ def copied_meanwhile(target: Target, plan: Plan) -> list[Note]:
     """Return notes on others that wrote records of a finished replay too, and that its plan does not name."""
     try:
         known = _known(target, plan)
+        known.pop(plan.replay_id, None)
+        appended = _appended(plan, _not_named(plan, _tables(target, plan)))
+        if appended and _held(target, plan, lambda held: held.duplicates) == 0:
+            appended = []
     except Unavailable as exc:
         return [
             Note(COPIED_MEANWHILE, f"whether another run wrote the same records is unknown: {exc}")
         ]
-    known.pop(plan.replay_id, None)
     into = plan.request.target_endpoint.shown()
-    found = _copies(target, plan, _not_named(plan, known), plan.slices())
+    found = [*_copies(target, plan, _not_named(plan, known), plan.slices()), *appended]
     text = "{} into {} too; their records are in {} more than once"
     return [Note(COPIED_MEANWHILE, text.format(each, into, into)) for each in found]
 
@@ -103,6 +119,42 @@ def _known(target: Target, plan: Plan) -> _Known:
     if into.kind != "topic" or not isinstance(target, CommonLedger):
         return {}
     return dict(target.replays_of([*plan.terms().topics]))
+
+
+def _tables(target: Target, plan: Plan) -> _Known:
+    """Return the other replays of the same topics into tables that take any row twice."""
+    if not isinstance(target, DescribesTables) or plan.request.spec.table.on_conflict is not None:
+        return {}
+    now = plan.terms()
+    facts = target.table_facts(now.topics)
+    if all(facts.keys.values()):
+        return {}
+    begun = {
+        replay_id: terms
+        for replay_id, terms in (facts.begun or {}).items()
+        if replay_id != plan.replay_id
+        and terms.source == now.source
+        and not differing_topics(terms.topics, now.topics)
+    }
+    entries = target.entries_of([*begun])
+    return {each: (terms, entries.get(each, ())) for each, terms in begun.items()}
+
+
+def _appended(plan: Plan, known: _Known) -> list[EarlierCopy]:
+    copies = [
+        _copy(each, terms, [entry.slice for entry in entries if entry.written], plan.slices())
+        for each, (terms, entries) in known.items()
+        if _may_share_times(terms, plan)
+    ]
+    return _latest_first(copies)
+
+
+def _held(target: Target, plan: Plan, count: Callable[[HeldOffsets], int]) -> int | None:
+    """Count the rows of the planned offsets; None if the rows do not say which offset they are."""
+    topics = sorted({slice_.topic for slice_ in plan.slices()})
+    if not isinstance(target, Inventory) or not target.has_offsets(topics):
+        return None
+    return count(target.held_offsets(plan.slices()))
 
 
 def _not_named(plan: Plan, known: _Known) -> _Known:
@@ -124,6 +176,10 @@ def _copies(
         for replay_id, (terms, entries) in known.items()
         if _goes_there(terms, now) and _may_share_times(terms, plan)
     ]
+    return _latest_first(copies)
+
+
+def _latest_first(copies: Sequence[EarlierCopy]) -> list[EarlierCopy]:
     found = [each for each in copies if each.offsets]
     return sorted(found, key=lambda each: (-(each.made_at_ms or 0), each.replay_id))
 
