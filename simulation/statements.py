@@ -178,7 +178,8 @@ def _table(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     if table is None:
         return [], -1
     has_deferred = bool(table.orphans)
-    return [(table.oid, "r", "p", *table.place, False, False, False, has_deferred, False)], -1
+    flags = (False, False, False, has_deferred, False, False)
+    return [(table.oid, "r", "p", *table.place, *flags)], -1
 
 
 @shape(
@@ -205,7 +206,7 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
         kind, oid = _TYPES[base]
         is_required = name in table.required
         facts = (name, kind, base, "b", "", -1, is_required, "", "", kind, None, "", -1)
-        rows.append((*facts, len(rows) + 1, kind, oid, False))
+        rows.append((*facts, len(rows) + 1, kind, oid, False, ""))
     return rows, -1
 
 

@@ -162,6 +162,13 @@ def _terms(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     return [(row["terms"],) for _, row in _of(link, match, replay=parameters[0])], -1
 
 
+@shape(rf"SELECT replay, terms::text FROM {_REPLAYS} WHERE terms::text LIKE \$1")
+def _terms_like(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
+    part = parameters[0].strip("%")
+    found = [row for _, row in _of(link, match) if part in row["terms"]]
+    return [(row["replay"], row["terms"]) for row in found], -1
+
+
 @shape(rf"INSERT INTO {_REPLAYS} \(replay, terms\) VALUES \(\$1, \$2::text::json\)")
 def _add_terms(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     assert link.transaction is not None
