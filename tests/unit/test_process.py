@@ -47,7 +47,9 @@ def sleeping(server):
     seconds = f"600.{uuid.uuid4().int % 10**12}"
     sleeper = Server("sleeper", server.directory, seconds)
     process = sleeper.spawn(["/bin/sleep", seconds])
-    eventually(sleeper.pid)
+    # The shell before it has the marker, too, and while it becomes `sleep` no command line can be read.
+    eventually(lambda: module._command_line(process.pid)[:1] == ["/bin/sleep"])
+    assert sleeper.pid() == process.pid
     yield sleeper, process
     process.kill()
     process.wait(10)
