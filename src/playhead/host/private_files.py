@@ -78,7 +78,8 @@ def _is_open_to_others(found: os.stat_result) -> bool:
 
 def _make(name: str, handle: int, *, mode: int) -> None:
     with suppress(FileExistsError):
-        os.mkdir(name, _OWNERS_FOLDER, dir_fd=handle)
+        # At once, because a second command may already ask whether root's servers can enter it.
+        os.mkdir(name, mode, dir_fd=handle)
         # The umask may have narrowed the mode.
         with folders.opened(handle, name) as made:
             os.fchmod(made, mode)
