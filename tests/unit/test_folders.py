@@ -17,7 +17,7 @@ from playhead.errors import PlayheadError, Refused, SandboxError, ServerDidNotSt
 from playhead.files.archive import settled
 from playhead.files.errors import LinkInside
 from playhead.files.stores.local import LocalStore
-from playhead.host import file_lock, jars
+from playhead.host import file_lock, jars, private_files
 from playhead.host.clock import SystemClock, wait_until
 from playhead.host.folder_tree import folders_below, remove_tree
 from playhead.host.folders import exposed, of_another, open_plain, opened, read_plain
@@ -491,3 +491,15 @@ def test_a_folder_is_not_taken_from_a_jvm_that_outlives_its_command(tmp_path, mo
     assert ended
     EngineFolder().remove()
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's folders are passed by others")
+def test_a_folder_has_its_mode_from_the_beginning(tmp_path, monkeypatch):
+    """A second `sandbox up` asks at any moment whether root's servers can enter it."""
+    monkeypatch.setattr(os, "fchmod", lambda *_: None)
+    before = os.umask(0o022)
+    try:
+        private_files.folder(tmp_path / "state" / "sandbox", is_passed=True)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o711
