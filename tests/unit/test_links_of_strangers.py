@@ -92,6 +92,17 @@ def test_nothing_goes_through_a_strangers_link(servers_folder, tmp_path, write):
     assert state(ours) == before
 
 
+@NEEDS_A_STRANGER
+def test_a_plan_says_that_an_archive_would_go_through_a_strangers_link(servers_folder, tmp_path):
+    theirs = strangers_folder(servers_folder / f"theirs-{tmp_path.name}")
+    ours = outside(tmp_path / "ours")
+    (tmp_path / "link").symlink_to(ours)
+    assert as_stranger("ln", "-s", str(ours), str(theirs / "link")).returncode == 0
+    with pytest.raises(PlayheadError, match="a link of"):
+        LocalStore(theirs / "link" / "new").look()
+    assert LocalStore(tmp_path / "link" / "new").look()[0] is False
+
+
 @pytest.mark.parametrize("write", INTO_A_FOLDER.values(), ids=INTO_A_FOLDER)
 def test_links_of_ones_own_are_followed(tmp_path, write):
     ours = tmp_path / "ours"

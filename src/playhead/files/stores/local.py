@@ -16,7 +16,7 @@ from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
 from playhead.host import file_lock
 from playhead.host.clock import wait_until
 from playhead.host.folders import make_durably, move, open_plain, opened, refuse_link
-from playhead.host.own_links import opened_by_own_links
+from playhead.host.own_links import opened_by_own_links, real_path
 from playhead.target import InUse
 
 # A leading dot hides it from programs that read the folder as data.
@@ -151,6 +151,7 @@ class LocalStore:
 
     def look(self) -> tuple[bool, int | None]:
         with _translated(self.root):
+            real_path(self.root)  # Nothing would be written through the link of another user.
             there = self.root.exists()
             if there and not self.root.is_dir():
                 raise StoreFailed(str(self.root), reason="it is a file, and a folder is needed")
