@@ -151,13 +151,13 @@ class LocalStore:
 
     def look(self) -> tuple[bool, int | None]:
         with _translated(self.root):
-            real_path(self.root)  # Nothing would be written through the link of another user.
             there = self.root.exists()
             if there and not self.root.is_dir():
                 raise StoreFailed(str(self.root), reason="it is a file, and a folder is needed")
             nearest = next(each for each in (self.root, *self.root.parents) if each.exists())
             if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
                 raise AccessDenied(str(self.root), reason=f"{nearest} cannot be written to")
+            real_path(self.root)  # Nothing would be written through the link of another user.
             return there, shutil.disk_usage(nearest).free
 
     @contextmanager
