@@ -1,18 +1,20 @@
 """The same copy into a topic for the second time is said, asked for, and refused where nobody answers."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from playhead.cli.confirm import answer
 from playhead.config.guards import CopiedBefore, need_consent
-from playhead.errors import Refused
+from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.ledger import Entry
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.earlier_copies import (
     EarlierCopy,
+    _held,
     copied_meanwhile,
     earlier_copies,
     said_of,
@@ -185,3 +187,27 @@ def test_many_are_said_in_one_line():
     copies = [EarlierCopy(f"r{n}", 1, None, False) for n in range(5)]
     assert said_of(copies).endswith("run r2 copied 1 of these offsets; and 2 more")
     assert said_of([]) == ""
+
+
+class Unread:
+    """A table whose rows name their offsets, and that its user may not read."""
+
+    def __init__(self, error: PlayheadError) -> None:
+        self._error = error
+
+    def has_offsets(self, _: object) -> bool:
+        return True
+
+    def held_offsets(self, _: object, **__: object) -> object:
+        raise self._error
+
+    columns_there = safest_conflict_rule = known_by_columns = has_offsets
+
+
+def test_a_table_that_may_only_be_inserted_into_is_counted_by_its_ledger() -> None:
+    plan: Any = SimpleNamespace(slices=list)
+    table: Any = Unread(PlayheadError("permission denied"))
+    assert _held(table, plan, lambda held: held.rows) is None
+    away: Any = Unread(Unavailable("gone"))
+    with pytest.raises(Unavailable):
+        _held(away, plan, lambda held: held.rows)

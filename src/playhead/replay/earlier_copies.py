@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from playhead.endpoint import system_of
-from playhead.errors import Unavailable
+from playhead.errors import PlayheadError, Unavailable
 from playhead.grammar.instant import show_ms
 from playhead.inventory import DescribesTables, HeldOffsets, Inventory
 from playhead.ledger import Entry, remaining
@@ -150,11 +150,16 @@ def _appended(plan: Plan, known: _Known) -> list[EarlierCopy]:
 
 
 def _held(target: Target, plan: Plan, count: Callable[[HeldOffsets], int]) -> int | None:
-    """Count the rows of the planned offsets; None if the rows do not say which offset they are."""
+    """Count the rows of the planned offsets; None if they do not say which these are, or may not be read."""
     topics = sorted({slice_.topic for slice_ in plan.slices()})
     if not isinstance(target, Inventory) or not target.has_offsets(topics):
         return None
-    return count(target.held_offsets(plan.slices()))
+    try:
+        return count(target.held_offsets(plan.slices()))
+    except Unavailable:
+        raise
+    except PlayheadError:  # A user who may only insert gets the note of the ledger.
+        return None
 
 
 def _not_named(plan: Plan, known: _Known) -> _Known:
