@@ -158,7 +158,7 @@ def _held(target: Target, plan: Plan, count: Callable[[HeldOffsets], int]) -> in
         return count(target.held_offsets(plan.slices()))
     except Unavailable:
         raise
-    except PlayheadError:  # A user who may only insert gets the note of the ledger.
+    except PlayheadError:  # A user without the right to read it gets the note of the ledger.
         return None
 
 
