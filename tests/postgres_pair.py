@@ -145,6 +145,16 @@ class Postgres:
         self.process = None
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let it take no connection, and no request to cancel; its sessions play on."""
+        postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(postmaster, signal.SIGCONT)
+
     def copy_to(self, folder: Path, settings: Mapping[str, str] | None = None) -> "Postgres":
         """Copy a stopped server."""
         folder.mkdir(parents=True)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import psycopg
@@ -22,6 +23,7 @@ from playhead.queries.replay import plan_queries
 from playhead.request import Request
 from tests.busy_day import Rows, expect_equal, make_base, recorded_day
 from tests.fix_commands import Playhead
+from tests.fix_replay import within
 from tests.postgres_pair import DURATIONS, STARTS, Postgres, started
 
 POINTS = sorted(
@@ -139,3 +141,34 @@ def test_the_server_is_killed_while_it_plays(
     assert run.returncode == (0 if in_doubt == 0 else 4), stderr
     assert report["reconnected"] > 0
     expect_equal(target, rows)
+
+
+def test_a_request_to_cancel_hits_no_later_statement(
+    base: Postgres, folder: Path, target: Postgres, start_playhead: Any
+) -> None:
+    """The server is slow to take the request, and what was to be canceled has ended by itself."""
+    source = base.copy_to(folder / "source-canceled", DURATIONS)
+    with started(source), psycopg.connect(source.url, autocommit=True) as client:
+        client.execute("SELECT pg_sleep(2) AS first")
+        Timer(0.3, client.cancel).start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            client.execute("SELECT pg_sleep(1.5) AS canceled")
+        client.execute("SELECT pg_sleep(2) AS last")
+    with psycopg.connect(target.url, autocommit=True) as watch:
+
+        def runs(name: str) -> bool:
+            words = (
+                "SELECT FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
+            )
+            return watch.execute(f"{words} AND query LIKE '%% AS {name}%%'".encode()).rowcount > 0
+
+        run = start_playhead(*words_of(source.log, target))
+        within(lambda: runs("first"), seconds=60, what="it plays")
+        with target.frozen():
+            within(lambda: runs("canceled"), seconds=20, what="it plays what is to be canceled")
+            within(lambda: not runs("canceled"), seconds=20, what="that has ended by itself")
+            time.sleep(0.5)
+        stdout, stderr = run.communicate(timeout=120)
+    outcomes = json.loads(stdout)["outcomes"]
+    assert outcomes["expected_error"] == 1, stderr
+    assert "unexpected_error" not in outcomes, stderr

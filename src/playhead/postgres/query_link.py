@@ -3,6 +3,7 @@
 import marshal
 import os
 import select
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from playhead.postgres.service_file import service_of
 from playhead.server import LOST, Answer, Link, LinkLost
 
 _CONNECT_WITHIN_S: Final = 10
+_CANCEL_WITHIN_S: Final = 10
 _STEP: Final = "a step of connecting"
 _CHUNK_ROWS: Final = 512
 _MOST_BYTES: Final = 512 << 20
@@ -322,6 +324,7 @@ class _CancelRequest:
     def __init__(self, asking: pq.abc.PGcancelConn) -> None:
         self._asking = asking
         self._status: int = pq.PollingStatus.WRITING
+        self._deadline = time.monotonic() + _CANCEL_WITHIN_S
         with suppress(psycopg.Error):
             asking.start()
 
@@ -331,9 +334,10 @@ class _CancelRequest:
             is_writing = self._status == pq.PollingStatus.WRITING
             ready = select.poll()
             ready.register(self._asking.socket, select.POLLOUT if is_writing else select.POLLIN)
-            if not ready.poll(0):
-                return False
-            self._status = self._asking.poll()
+            if ready.poll(0):
+                self._status = self._asking.poll()
+            elif time.monotonic() > self._deadline:
+                self._status = pq.PollingStatus.FAILED
         except psycopg.Error:  # The server does not answer; what was to be canceled plays on.
             self._status = pq.PollingStatus.FAILED
         if self._status not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):

@@ -198,12 +198,12 @@ class Player(GatedSessions):
             return
         if session.doing is Doing.IDLE:
             return  # A notice or a notification.
-        self.flying -= 1
-        self.progress_ns = time.monotonic_ns()
-        self._answered(session, answer)
-        self.ready.append(session)
+        self.after_cancel(session, lambda: self._answered(session, answer))
 
     def _answered(self, session: Session, answer: Answer) -> None:
+        self.flying -= 1
+        self.progress_ns = time.monotonic_ns()
+        self.ready.append(session)
         doing, session.doing = session.doing, Doing.IDLE
         if doing is Doing.PREPARING:
             self._prepare(session)

@@ -98,6 +98,8 @@ class Session:
     """Number of Playhead's statements in the request before those of the log."""
     is_writing: bool = False
     """Whether the last request is not sent completely."""
+    is_canceling: bool = False
+    """Whether the server is being asked to cancel what it runs."""
     answer: Played | None = None
     """The outcome of the current statement."""
     idle_since_ns: int = 0

@@ -96,15 +96,33 @@ class Talk:
                 and session.doing is Doing.PLAYING
                 and session.link is not None
             ):
-                self._go_on_canceling(session.link.cancel())
+                self._go_on_canceling(session, session.link.cancel())
 
         self.links.later(time.monotonic_ns() + wait, cancel)
 
-    def _go_on_canceling(self, asked: Callable[[], bool]) -> None:
-        if not asked():
+    def _go_on_canceling(self, session: Session, asked: Callable[[], bool]) -> None:
+        session.is_canceling = not asked()
+        if session.is_canceling:
             self.links.later(
-                time.monotonic_ns() + _CANCEL_STEP_NS, lambda: self._go_on_canceling(asked)
+                time.monotonic_ns() + _CANCEL_STEP_NS, lambda: self._go_on_canceling(session, asked)
             )
+
+    def after_cancel(self, session: Session, then: Callable[[], None]) -> None:
+        """Make the call when no request to cancel is under way: it would cancel the next statement instead.
+
+        A connection that is lost in the meantime takes its answer with it.
+        """
+        link = session.link
+
+        def go_on() -> None:
+            if session.link is not link:
+                return
+            if session.is_canceling:
+                self.links.later(time.monotonic_ns() + _CANCEL_STEP_NS, go_on)
+            else:
+                then()
+
+        go_on()
 
     # --- new connections
 
