@@ -359,7 +359,12 @@ class Performance:
                 os.kill(pid, signal.SIGCONT)
 
     def are_gone(self, *, seconds: float = 30.0) -> None:
-        within(lambda: not self.processes(), seconds=seconds, what="its processes are gone")
+        deadline = time.monotonic() + seconds
+        while left := self.processes():
+            if time.monotonic() > deadline:
+                doing = "\n".join(f"{text[:150]}\n{doing_now(pid)}" for pid, text in left.items())
+                raise AssertionError(f"still there after {seconds:g} s:\n{doing}")
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """Driver, engine and workers at once."""
@@ -377,6 +382,18 @@ class Performance:
 def has_stopped(pid: int) -> bool:
     """By SIGSTOP."""
     return _stat(pid)[:1] == ["T"]
+
+
+def doing_now(pid: int) -> str:
+    """Return the state of a process, and what an engine writes of its threads when it is asked."""
+    with suppress(OSError):
+        output = Path(f"/proc/{pid}/fd/1").readlink()
+        if output.name.startswith("engine-"):
+            before = output.stat().st_size
+            os.kill(pid, signal.SIGQUIT)
+            time.sleep(2)
+            return output.read_bytes()[before:].decode("utf-8", "replace")
+    return " ".join(_stat(pid)[:1])
 
 
 def parent_of(pid: int) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ import pytest
 
 from playhead.spark import jvm, jvm_cache
 from playhead.spark.session import DEFAULT_MEMORY
+from tests.fix_environment import processes_that_mention
+from tests.fix_replay import within
 
 WITHIN_S = 240.0
 JOB = """
@@ -179,4 +182,32 @@ def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
     assert not list(home.glob("playhead/aot/*.new*"))
     found = jvm_cache.Cache(next(home.glob("playhead/aot/*.aot")))
     assert jvm_cache.Check(found).is_whole()
+    shutil.rmtree(home)
+
+
+TRAINING = """
+import signal
+from playhead.replay import engine_warmup
+signal.signal(signal.SIGALRM, engine_warmup.give_up)
+engine_warmup.train()
+"""
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("sign", ["AOTCacheOutput", "AOTMode=create"], ids=["engine", "helper"])
+def test_one_that_takes_too_long_leaves_nothing(servers_folder: Path, sign: str) -> None:
+    """While the engine trains, and while its helper writes the cache, which takes as long again."""
+    home = servers_folder / f"cache-late-{len(sign)}"
+    environment = os.environ | {"XDG_CACHE_HOME": str(home)}
+    command = subprocess.Popen([sys.executable, "-c", TRAINING], env=environment)
+
+    def mention(text: str) -> set[int]:
+        found = processes_that_mention(text).keys() & processes_that_mention(str(home)).keys()
+        return found - {command.pid}
+
+    within(lambda: bool(mention(sign)), seconds=WITHIN_S, what=f"a process with {sign}")
+    command.send_signal(signal.SIGALRM)
+    assert command.wait(WITHIN_S) == 1
+    within(lambda: not mention(str(home)), seconds=30, what="its processes are gone")
+    assert not list(home.glob("playhead/aot/*.new*"))
     shutil.rmtree(home)

@@ -46,6 +46,8 @@ def train(memory: str = DEFAULT_MEMORY) -> jvm_cache.Cache | None:
     with _alone(cache.file.with_suffix(".lock")) as is_ours:
         if not is_ours:
             return None
+        for left in cache.file.parent.glob(f"{cache.file.stem}.*.new*"):
+            left.unlink(missing_ok=True)  # A training that was killed has left it.
         made = cache.file.with_suffix(f".{os.getpid()}.new")
         try:
             trained_on = _run_training(blueprint, cache, made)
@@ -111,11 +113,18 @@ def _step_aside() -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
+def give_up(*_: object) -> None:
+    """End the training, and first of all the JVM, which would write a cache that is not waited for."""
+    jvm.kill_all(for_good=True)
+    raise PlayheadError(f"it was not finished within {_AT_MOST_S} s")
+
+
 def main() -> None:
     """Train once; in the background with the lowest priority, silently and in limited time."""
     in_background = "--background" in sys.argv[1:]
     if in_background:
         _step_aside()
+        signal.signal(signal.SIGALRM, give_up)
         signal.alarm(_AT_MOST_S)
     began = time.monotonic()
     try:

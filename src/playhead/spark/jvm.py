@@ -6,6 +6,7 @@ Started here, any Java 17 to 25 works, without a shell and with the start-up cac
 
 import contextlib
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -118,7 +119,7 @@ class Gateway:
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            kill(self.process)
             self.process.wait()
         self.folder.remove()
 
@@ -135,6 +136,13 @@ def blueprint_for(memory: str) -> JvmCommand:
     return JvmCommand(java, spark_home, (*own, *jars.ensure("engine")), tuple(options), memory)
 
 
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a JVM, and the helper that writes a start-up cache for it."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 _living: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
 _is_ending = False
 
@@ -148,7 +156,7 @@ def kill_all(*, for_good: bool) -> bool:
     _is_ending = _is_ending or for_good
     living = [each for each in _living if each.poll() is None]
     for each in living:
-        each.kill()
+        kill(each)
     return bool(living)
 
 
@@ -222,7 +230,7 @@ class Launch:
 
 def _end_booting(process: "subprocess.Popen[bytes]", folder: EngineFolder) -> None:
     """End the JVM first: one that cannot write its secret into its folder never ends by itself."""
-    process.kill()
+    kill(process)
     process.wait()
     if process.stdin is not None:
         process.stdin.close()

@@ -173,7 +173,7 @@ def shut_down() -> None:
 
     active = SparkContext._active_spark_context
     if active is not None and jvm_is_running() and not _stops(active):
-        _engine.gateway.process.kill()
+        jvm.kill(_engine.gateway.process)
     if SparkContext._gateway is not None:
         # Objects released from now on must not be released in the dead JVM too; each release from
         # another thread would print a traceback.
@@ -317,8 +317,8 @@ def started_for_training(
     spark = _connect(_Engine(gateway, has_cache=False), settings)
     try:
         yield spark
-    finally:
         spark.stop()
+    finally:
         gateway.close(patience_s=_CACHE_WRITTEN_WITHIN_S)
         shut_down()
 
