@@ -6,18 +6,29 @@ An error is ours when the code that calls the parser turns it into a refusal wit
 import base64
 import gzip
 import json
+import random
+import struct
 import tempfile
 import tomllib
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from playhead import endpoint, ledger
-from playhead.capture import compression, decode_records, frames, redaction
+from playhead.account import Account
+from playhead.capture import (
+    address_rewrite,
+    api_versions,
+    compression,
+    decode_records,
+    frames,
+    redaction,
+)
 from playhead.capture.address import parse_host, parse_place
 from playhead.capture.pair_document import Captured, Connection, Describer
 from playhead.capture.protocol import Malformed
@@ -26,6 +37,7 @@ from playhead.config import kafka_properties, layers
 from playhead.errors import PlayheadError
 from playhead.files.formats.csv_format import CsvCodec
 from playhead.files.formats.jsonl import JsonCodec
+from playhead.files.formats.parquet import ParquetCodec
 from playhead.grammar import instant
 from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import parse_duration_ms
@@ -39,6 +51,7 @@ from playhead.kafka.admin.scram import NotScram, Scram
 from playhead.kafka.groups import commit, consumer_offsets_topic, offsets_csv
 from playhead.kafka.produce.console_lines import LineReader
 from playhead.kafka.read import log_heads
+from playhead.kafka.write import dead_letter_headers, row_shipping, written_dead_letters
 from playhead.kafka.write.headers import HeaderRules
 from playhead.pace import Pace
 from playhead.plan import Plan
@@ -47,7 +60,8 @@ from playhead.querylog.rows import NotARow
 from playhead.querylog.shapes import read_row
 from playhead.querylog.statements import StatementReader
 from playhead.querylog.stderr_prefix import DEFAULT_PREFIX
-from playhead.record import Slice
+from playhead.record import Headers, Record, Slice, TimestampType
+from playhead.records import Records
 from playhead.schemas import registry
 from playhead.schemas.avro import AvroReader
 from playhead.schemas.decoder import decoder
@@ -132,8 +146,6 @@ def _pair(data: bytes) -> None:
 
 
 def _pairs() -> list[bytes]:
-    import random
-
     drawn, found = random.Random(7), []
     for api, version in list(kafka_bytes.every_version())[::5]:
         sides = []
@@ -144,6 +156,74 @@ def _pairs() -> list[bytes]:
             sides.append(frame(api, version, kafka_bytes.made_up(fields, drawn)))
         found.append(b"".join(sides))
     return found
+
+
+def _rewritten(data: bytes) -> None:
+    """An answer whose API and version come first; addresses that stay the same stay where they are."""
+    api, version = struct.unpack_from(">hh", data.ljust(4, b"\0"))
+    if (api, version) not in _WITH_ADDRESSES:
+        return
+    frame = data[4:]
+    address_rewrite.rewritten(
+        api, version, frame, lambda host, port: (f"front.{host}", port % 7 + 1)
+    )
+    # The lengths of a rewritten one are in their shortest form, unlike those of one that was made up.
+    once = address_rewrite.rewritten(api, version, frame, lambda *place: place)
+    assert address_rewrite.rewritten(api, version, once, lambda *place: place) == once
+
+
+def _with_addresses() -> list[bytes]:
+    drawn, found = random.Random(7), []
+    for api, version in sorted(_WITH_ADDRESSES):
+        fields = kafka_bytes.shape_of(api, "response", version).fields
+        frame = kafka_bytes.response_frame(api, version, kafka_bytes.made_up(fields, drawn))
+        found.append(struct.pack(">hh", api, version) + frame)
+    return found
+
+
+def _restricted(data: bytes) -> None:
+    for version in (0, 3):
+        once: bytes | None = None
+        with suppress(Malformed):
+            once = api_versions.restricted(version, data)
+        if once is not None:
+            assert api_versions.restricted(version, once) == once
+
+
+def _version_lists() -> list[bytes]:
+    entries = [struct.pack(">hhh", api, 0, 99) for api in (0, 1, 3, 17, 18, 999)]
+    flexible = b"\0\0" + bytes([len(entries) + 1]) + b"".join(each + b"\0" for each in entries)
+    plain = struct.pack(">hi", 0, len(entries)) + b"".join(entries)
+    return [frames.framed(bytes(4) + each + bytes(5)) for each in (flexible, plain)]
+
+
+def _parquet_files() -> list[bytes]:
+    headers: list[Headers] = [(("h", b"1"), ("h", None)), ()]
+    records = Records("t", 0, [0, 1], [5, -1], [0, -1], [b"k", None], [b"a" * 300, None], headers)
+    account = Account(Slice("t", 0, 0, 5))
+    codec = ParquetCodec()
+    pieces = codec.encode([codec.group(account, records)])
+    return [b"".join(pieces)]
+
+
+def _letter(data: bytes) -> None:
+    """The headers of a dead letter, a line each."""
+    headers = tuple(
+        (name.decode("utf-8", "replace"), value)
+        for name, _, value in (line.partition(b"=") for line in data.split(b"\n"))
+    )
+    letter = Record("letters", 0, 1, 1, TimestampType.CREATE_TIME, b"k", b"v", headers)
+    found = dead_letter_headers.origin_of(letter)
+    if found is not None and found.timestamp_ms is not None:
+        struct.pack(">q", found.timestamp_ms)
+    dead_letter_headers.record_of_letter(letter, "r")
+
+
+def _buried(data: bytes) -> None:
+    for text in (data.decode("latin-1"), base64.b64encode(zlib.compress(data)).decode()):
+        with suppress(ValueError):
+            runs = written_dead_letters.unpacked(text)
+            assert all(one.stop <= other.start for one, other in pairwise(runs))
 
 
 def _rrpairs(file: Path) -> None:
@@ -287,7 +367,7 @@ def _decoded(data: bytes) -> None:
             continue
 
 
-def _rows(codec: JsonCodec | CsvCodec) -> Callable[[bytes], object]:
+def _rows(codec: JsonCodec | CsvCodec | ParquetCodec) -> Callable[[bytes], object]:
     return lambda data: [list(rows) for rows in codec.decode(data, Slice("t", 0, 0, 5))]
 
 
@@ -310,6 +390,15 @@ def _registry_answer(data: bytes) -> None:
         Registry("http://127.0.0.1:1").schema(SchemaId(1))
 
 
+_WITH_ADDRESSES = {
+    (api, version)
+    for api, version in kafka_bytes.every_version()
+    if address_rewrite.has_addresses(api, version)
+}
+_LETTER = (
+    b"__playhead.errors.topic=laps\n__playhead.errors.partition=1\n__playhead.errors.timestamp=1628080200000\n"
+    b"__playhead.errors.offset=5\n__playhead.errors.replay=r\n__playhead.errors.count=2"
+)
 _SCHEMA_ERRORS = (PlayheadError, ValueError, RecursionError)
 _ARCHIVE_ERRORS = (
     PlayheadError,
@@ -322,8 +411,11 @@ _ARCHIVE_ERRORS = (
 )
 
 PARSERS = {
+    "address-rewrite": Parser(_rewritten, _with_addresses(), (Malformed,)),
+    "api-versions": Parser(_restricted, _version_lists()),
     "archive-csv": Parser(_rows(CsvCodec()), [*_poison("archive"), b"topic,partition\r\nt,0\r\n"], _ARCHIVE_ERRORS),
     "archive-json": Parser(_rows(JsonCodec()), [_ROW, *_poison("archive")], _ARCHIVE_ERRORS),
+    "archive-parquet": Parser(_rows(ParquetCodec()), _parquet_files(), _ARCHIVE_ERRORS),
     "avro": Parser(_avro, [b"\x02a\x00\x02\x01\x00", b"\x06abc\x02\x04\x02\x00\x04ab\x00"], _SCHEMA_ERRORS),
     "avro-schema": Parser(_text(_avro_schema), [json.dumps(_CAR).encode(), *_poison("schema")], _SCHEMA_ERRORS),
     "broker-answer": Parser(_broker_answer, _broker_answers(), (BadAnswer,)),
@@ -343,6 +435,14 @@ PARSERS = {
         (PlayheadError, tomllib.TOMLDecodeError),
     ),
     "decode": Parser(_decoded, _values()),
+    "dead-letter": Parser(
+        _letter,
+        [_LETTER, _LETTER.replace(b"__playhead", b"__connect"), _LETTER.replace(b"__playhead", b"__dlq"),
+         b"kafka_dlt-original-topic=t\nkafka_dlt-original-partition=\0\0\0\1"],
+    ),
+    "dead-letter-offsets": Parser(
+        _buried, [written_dead_letters.packed(numbers).encode() for numbers in ([1, 2, 9], range(0, 999, 3))]
+    ),
     "dropped": Parser(_as_file(_dropped, "laps.json"), [b'{"from": "now-2h", "to": "now"}', b'"last 2h"']),
     "duration": Parser(_text(parse_duration_ms), [b"2h30m", b"PT2H0M0S", b"500ms", *_words()]),
     "endpoint": Parser(
@@ -416,6 +516,10 @@ PARSERS = {
         _as_file(_rrpairs, "raw.jsonl"), [(_TRAFFIC / "rrpairs_raw.jsonl").read_bytes()[:60_000], *_poison("traffic")]
     ),
     "scram": Parser(_challenge, [_CHALLENGE, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", b"e=x"], (NotScram,)),
+    "shipped": Parser(
+        lambda data: row_shipping.Shipped.from_json("x", data),
+        [row_shipping.Shipped(1, 2, "/log/a.csv", "t").as_json(), *_poison("journal")],
+    ),
     "size": Parser(_text(parse_size_bytes), [b"64MB", b"1GiB", b"512", *_words()]),
     "span": Parser(_text(_span), [*_SPANS.split(b"|"), *_words()]),
     "time": Parser(

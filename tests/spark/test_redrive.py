@@ -116,3 +116,23 @@ def test_a_letter_without_a_way_back_stops_it_or_is_kept_with_the_reason(deck: D
     [kept] = deck.records(lost)
     assert kept.value == b"99"
     assert dict(kept.headers)["__playhead.errors.kind"] == b"no-origin"
+
+
+@pytest.mark.parametrize("said", [10**20 - 1, 2**63 - 1, -5, -(2**63), -(10**19) + 1])
+def test_a_time_that_no_record_can_have_is_that_letter_alone(deck: Deck, said: int) -> None:
+    """Anyone can write the headers; the letters around it go back, whatever one of them says."""
+    home, topic = deck.topic("home", 1), deck.topic("letters", 1)
+    deck.write(
+        [
+            Record(
+                topic, 0, number, T0_MS, TimestampType.CREATE_TIME, b"k", b"%d" % number,
+                (*playhead_says(home, 0)[:2], ("__playhead.errors.timestamp", str(time).encode())),
+            )
+            for number, time in enumerate((T0_MS, said, T0_MS))
+        ]
+    )  # fmt: skip
+    with small_slices(5):
+        planned = deck.plan(f"kafka:{topic}", "kafka:", redrive=True, on_error="skip")
+        found = totals(ran(planned))
+    assert sum(found.values()) == 3, found
+    assert {0, 2} <= set(numbers(deck.records(home)))

@@ -18,6 +18,7 @@ _SPRING_ORIGINAL = _SPRING + "original-"
 _SPRING_RETRY = "retry_topic-"
 # The ledger's own topic: a record written there could claim any commit.
 _OURS = {"playhead.ledger"}
+_LARGEST = (1 << 63) - 1
 _ERROR_PREFIXES = (PREFIX, _CONNECT, _SHARE_GROUP, _SPRING, _SPRING_RETRY)
 
 
@@ -174,9 +175,10 @@ def _number(value: bytes | None) -> int | None:
     text = _text(value)
     try:
         # At most the digits of Kafka's numbers: int() of a long text takes very long.
-        return int(text) if text and len(text) <= 20 else None
+        found = int(text) if text and len(text) <= 20 else None
     except ValueError:
         return None
+    return found if found is not None and abs(found) <= _LARGEST else None
 
 
 def _binary(value: bytes | None, length: int) -> int | None:
