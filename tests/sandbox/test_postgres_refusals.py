@@ -32,6 +32,18 @@ class TestWhatTheServerRefuses:
         assert table.refused(self.rows(long)) == [(1, "too_long")]
         assert table.column("id") == [0, 2]
 
+    @pytest.mark.parametrize("rule", [None, "ignore", "update"])
+    def test_a_row_of_many_columns_that_is_larger_than_a_page(
+        self, sandbox: Endpoints, schema: str, rule: Any
+    ) -> None:
+        names = [f"c{n}" for n in range(150)]
+        columns = ", ".join(f"{name} name" for name in names)
+        table = self.made(sandbox, schema, f"text, {columns}", on_conflict=rule)
+        bad = record(1, {"id": 1} | dict.fromkeys(names, "x"))
+        first, _, last = self.rows("x")
+        assert table.refused([first, bad, last]) == [(1, "too_long")]
+        assert table.column("id") == [0, 2]
+
     @pytest.mark.parametrize("rule", [None, "update"])
     def test_what_a_trigger_raises(self, sandbox: Endpoints, schema: str, rule: Any) -> None:
         table = self.made(sandbox, schema, "text", on_conflict=rule)

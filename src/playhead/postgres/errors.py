@@ -12,6 +12,8 @@ _TWICE = "21000"
 UNIQUE_VIOLATION = "23505"
 # A value, such as JSON, is nested too deeply for the server.
 _TOO_DEEP = "54001"
+# A row is larger than a page, a text longer than its type or index can hold.
+TOO_LARGE = "54000"
 _PASSING = {
     "40001": "it conflicts with concurrent transactions",
     "40P01": "it deadlocked with concurrent transactions",

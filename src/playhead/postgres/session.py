@@ -15,7 +15,7 @@ from playhead import secrets
 from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
-from playhead.postgres.errors import DataError, translated
+from playhead.postgres.errors import TOO_LARGE, DataError, StatementRefused, translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.statement_connection import StatementConnection
 from playhead.tables.sql import named
@@ -214,9 +214,14 @@ class CopySession(Session):
             self._arrow.copy(rows, table.name, table.schema)
 
     def copy_aside(self, name: str, rows: Any) -> None:
-        """Append an Arrow table to a temporary table."""
-        with self._translated():
-            self._arrow.copy(rows, name, None)
+        """Append an Arrow table to a temporary table; what is too large for it is a fault of its record."""
+        try:
+            with self._translated():
+                self._arrow.copy(rows, name, None)
+        except StatementRefused as exc:
+            if exc.sqlstate != TOO_LARGE:
+                raise
+            raise DataError(TOO_LARGE, exc.reason) from exc
 
 
 @contextmanager
