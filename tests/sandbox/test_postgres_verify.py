@@ -57,6 +57,21 @@ def test_jsonb_numbers_keep_their_zeros(sandbox: Endpoints, schema: str) -> None
     assert table.differences(entry, rows) == []
 
 
+@pytest.mark.parametrize("rule", [None, "update"])
+def test_a_table_of_many_columns(sandbox: Endpoints, schema: str, rule: Any) -> None:
+    names = [f"c{number}" for number in range(700)]
+    columns = ", ".join(f"{name} int" for name in names)
+    place = "_topic text, _partition int, _offset int8"
+    table = Table.made(
+        sandbox.database_url, schema, f"id int PRIMARY KEY, {columns}, {place}", on_conflict=rule
+    )
+    rows = [record(0, {"id": 1, "c7": 1}), record(1, {"id": 2, "c699": 1})]
+    entry = table.commit(rows)
+    assert table.differences(entry, rows) == []
+    table.run("UPDATE {table} SET c7 = 2, c699 = 2 WHERE id = 2")
+    assert table.differences(entry, rows) == [("changed", 1)]
+
+
 def test_a_table_that_somebody_else_filled(sandbox: Endpoints, schema: str) -> None:
     table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text")
     table.run(
