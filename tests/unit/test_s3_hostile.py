@@ -1,9 +1,12 @@
 """An S3 endpoint that lies, drips or goes on for ever is an error of ours in time, and fills no memory."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from time import sleep
 
 import pytest
@@ -15,6 +18,7 @@ from playhead.files.stores.store import MOST_SMALL_BYTES
 from playhead.host.threads import BackgroundCall
 from tests.empty_listener import EmptyListener
 
+ENDS_WITHIN_S, STARTS_WITHIN_S = 30.0, 30.0
 PAGE = (
     "<ListBucketResult><IsTruncated>true</IsTruncated>"
     "<NextContinuationToken>x</NextContinuationToken></ListBucketResult>"
@@ -144,3 +148,62 @@ def test_no_redirect_is_followed(monkeypatch, region):
             with pytest.raises(StoreFailed, match="redirects to another address"):
                 ask()
         assert other.brought() == []
+
+
+class Moving(Hostile):
+    """Says that the bucket is in a region of a long name: the library asks again and again."""
+
+    is_asked = Event()
+
+    def do_HEAD(self) -> None:
+        self.is_asked.set()
+        self.send_response(400)
+        self.send_header("x-amz-bucket-region", "a-region-that-is-nowhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+COMMAND = """
+import sys
+from playhead.cli import start
+from playhead.files.stores import s3
+s3._ANSWER_WITHIN_S, s3._LEAST_BYTES_A_SECOND = float(sys.argv.pop(1)), 1 << 30
+start.main()
+"""
+
+
+def command_at(address: str, *, within_s: float) -> "subprocess.Popen[str]":
+    """Start a command that reads an archive of this server."""
+    logins = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "any")
+    ends = ("parquet:s3://bucket/archive", "kafka:copy", "-b", "127.0.0.1:1", "--dry-run")
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(within_s), "replay", *ends],
+        env=os.environ | logins | {"AWS_ENDPOINT_URL": f"http://{address}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_command_that_waited_long_enough_ends():
+    """It said so and stayed: Arrow waits at the end of a process for its calls."""
+    with served(Moving) as address:
+        command = command_at(address, within_s=1.0)
+        try:
+            _, said = command.communicate(timeout=ENDS_WITHIN_S)
+        finally:
+            command.kill()
+    assert command.returncode == 1
+    assert "did not end within 1 s" in said
+
+
+def test_sigterm_ends_a_command_that_waits_for_s3():
+    Moving.is_asked.clear()
+    with served(Moving) as address:
+        command = command_at(address, within_s=600.0)
+        try:
+            assert Moving.is_asked.wait(STARTS_WITHIN_S)
+            command.terminate()
+            _, said = command.communicate(timeout=ENDS_WITHIN_S)
+        finally:
+            command.kill()
+    assert (command.returncode, said) == (143, "terminated\n")

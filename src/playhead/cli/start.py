@@ -3,6 +3,7 @@
 import atexit
 import os
 import signal
+import sys
 
 _EXIT_INTERRUPTED = 130
 
@@ -30,6 +31,9 @@ def _end_under_calls(code: object) -> None:
     from playhead.host.threads import is_any_left_behind
 
     if is_any_left_behind():
+        arrow = sys.modules.get("pyarrow._s3fs")
+        if arrow is not None:  # Its function waits for calls of S3, deaf to signals.
+            atexit.unregister(arrow.ensure_s3_finalized)
         atexit._run_exitfuncs()
         os._exit(code if isinstance(code, int) else 1)
 
