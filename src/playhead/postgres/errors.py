@@ -14,6 +14,8 @@ UNIQUE_VIOLATION = "23505"
 _TOO_DEEP = "54001"
 # A row is larger than a page, a text longer than its type or index can hold.
 TOO_LARGE = "54000"
+# A value that the server refuses with a code for faults of its own; these texts are in English everywhere.
+_OF_A_VALUE = {("XX000", "tsquery stack too small")}
 _PASSING = {
     "40001": "it conflicts with concurrent transactions",
     "40P01": "it deadlocked with concurrent transactions",
@@ -126,7 +128,8 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
     if sqlstate in _PASSING or sqlstate[:2] in _PASSING_CLASSES:
         cause = _PASSING.get(sqlstate)
         return SliceNotWritten(where, reason=f"{cause}: {reason}" if cause else reason)
-    if sqlstate[:2] in _DATA_CLASSES or sqlstate in (_TWICE, _TOO_DEEP):
+    is_of_a_value = (sqlstate, reason) in _OF_A_VALUE
+    if sqlstate[:2] in _DATA_CLASSES or sqlstate in (_TWICE, _TOO_DEEP) or is_of_a_value:
         return DataError(
             sqlstate,
             reason,

@@ -48,7 +48,7 @@ _KINDS = {
     "54001": "json",
 }
 # Other SQLSTATEs come from a constraint, a row security policy, or a trigger.
-_OF_TYPES = ("0A", "21", "22", "3F", "42")
+_OF_TYPES = ("0A", "21", "22", "3F", "42", "XX")
 _POLICY = "42501"
 
 
