@@ -80,7 +80,7 @@ class NotAllCaptured(PlayheadError):
         why += [f"{counts.unreadable:,} were unreadable"] if counts.unreadable else []
         super().__init__(
             f"{counts.lost:,} of {counts.pairs:,} pairs are missing in the snapshot: {'; '.join(why)}",
-            hint="add --on-slow block to slow the clients instead, or raise --max-memory"
+            hint="raise --max-memory, which also bounds the largest pair; --on-slow block slows clients instead"
             if was_slow
             else None,
         )

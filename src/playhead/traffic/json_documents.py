@@ -205,7 +205,8 @@ def parsed(text: bytes) -> dict[str, Any] | str:
     except json.JSONDecodeError as exc:
         return f"not valid JSON: {exc.msg} at character {exc.pos + 1}"
     except ValueError as exc:
-        return f"not valid JSON: {exc}"
+        # Of a number with thousands of digits, Python also says how a program would allow it.
+        return f"not valid JSON: {str(exc).partition(';')[0]}"
     except RecursionError:
         return "the JSON is nested too deeply"
     if not isinstance(held, dict):
