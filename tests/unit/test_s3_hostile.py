@@ -153,14 +153,33 @@ def test_no_redirect_is_followed(monkeypatch, region):
 class Moving(Hostile):
     """Says that the bucket is in a region of a long name: the library asks again and again."""
 
-    is_asked = Event()
+    is_asked, is_answered = Event(), Event()
 
     def do_HEAD(self) -> None:
         self.is_asked.set()
-        self.send_response(400)
-        self.send_header("x-amz-bucket-region", "a-region-that-is-nowhere")
+        self.send_response(404 if self.is_over else 400)
+        if self.is_over:
+            self.is_answered.set()
+        else:
+            self.send_header("x-amz-bucket-region", "a-region-that-is-nowhere")
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+
+@pytest.mark.parametrize("asked", [S3Store.look, lambda store: store.remove("terms")])
+def test_a_question_that_is_asked_for_ever_is_not_waited_for(store, monkeypatch, asked):
+    Moving.is_answered.clear()
+    with served(Moving) as address:
+        monkeypatch.delenv("AWS_REGION")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+        moved = S3Store.at("s3://bucket/archive")
+        asking = BackgroundCall(lambda: asked(moved), name="ask")
+        assert asking.is_over(10)
+        with pytest.raises(StoreUnavailable, match="did not end within"):
+            asking.result()
+        # Otherwise the library would wait for the answer at the end of this process.
+        monkeypatch.setattr(Moving, "is_over", True)
+        assert Moving.is_answered.wait(ENDS_WITHIN_S)
 
 
 COMMAND = """

@@ -109,8 +109,9 @@ class S3Store:
             stream.close()
 
     def remove(self, path: str, /) -> None:
+        removed = partial(self.file_system.delete_file, f"{self.base}/{path}")
         with _translated(f"{self.identity}/{path}"), suppress(FileNotFoundError):
-            self.file_system.delete_file(f"{self.base}/{path}")
+            call_within(removed, _LIST_WITHIN_S, name=_CALL)
 
     def files(self, folder: str, /) -> Sequence[str]:
         return [*self.sizes(folder)]
@@ -139,10 +140,11 @@ class S3Store:
         return nullcontext()
 
     def look(self) -> tuple[bool, int | None]:
-        bucket = self.base.partition("/")[0]
+        looked = partial(self.file_system.get_file_info, self.base.partition("/")[0])
         with _translated(self.identity):
-            if self.file_system.get_file_info(bucket).type == fs.FileType.NotFound:
-                raise NoSuchBucket(self.identity)
+            found: fs.FileInfo = call_within(looked, _LIST_WITHIN_S, name=_CALL)
+        if found.type == fs.FileType.NotFound:
+            raise NoSuchBucket(self.identity)
         return True, None
 
     def _listed(self, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
