@@ -431,6 +431,12 @@ def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, reg
             assert not thread.is_alive(), "a thread waits for the rest"
 
 
+@pytest.mark.parametrize("path", ["\u00e9", "\udce9"], ids=["letter", "byte of Latin-1"])
+def test_a_path_of_a_registry_that_is_not_ascii_is_no_fault_of_the_records(path):
+    with pytest.raises(BadValue, match="https://host:port"):
+        Registry(f"http://127.0.0.1:1/{path}")
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -231,10 +231,13 @@ def _address(url: str) -> SplitResult:
         host, _ = (parts.hostname or "").encode("idna"), parts.port
     except ValueError:
         parts, host = urlsplit(""), b""
-    if parts.scheme not in ("http", "https") or not host or secrets.is_behind_host(parts):
+    # Python cannot send another path, and that would look like a fault of each record.
+    is_plain = (parts.path + parts.query).isascii()
+    is_web = parts.scheme in ("http", "https") and host
+    if not (is_web and is_plain) or secrets.is_behind_host(parts):
         found = secrets.without_password(url)
         needed = "https://host:port"
-        hint = "in a login write %2F for /, %3F for ?, %23 for #; in a path %40 for @"
+        hint = "in a login write %2F for /, %3F for ?, %23 for #; in a path %40 for @, %C3%A9 for é"
         raise BadValue(
             "schema_registry", found=found, needed=needed, where="the settings", hint=hint
         )
