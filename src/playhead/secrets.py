@@ -84,6 +84,8 @@ _LOGIN_IN_TEXT = re.compile(
 _TOKEN_AS_USER = re.compile(
     r"(?P<before>\b(?:https?|sc)://)(?P<password>[^\s/?#@:'\"\[\]]{1,500}+)(?=@)"
 )
+# librdkafka says what it computed from the password, in one iteration where a hostile server asks for that.
+_MADE_OF_PASSWORD = re.compile(r"(?P<before>!= ours )(?P<password>[A-Za-z0-9+/=]{1,500}+)")
 # An unquoted or half-quoted password of several words; the second word looks like a key.
 _SEVERAL_WORDS = re.compile(
     r"(?:^|\s)password\s*=\s*(?:[^'\s](?:\\.|[^\\\s])*\s+(?!\w+\s*=)\S|'(?:[^'\\]|\\.)*$)",
@@ -128,7 +130,7 @@ def redact(text: str) -> str:
             for spelled in sorted(escapes.spellings(value), key=len, reverse=True):
                 text = text.replace(spelled, HIDDEN)
     text = _ENCODED.sub(_hidden_if_it_decodes, text) if _known else text
-    for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER):
+    for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER, _MADE_OF_PASSWORD):
         text = form.sub(_hidden_unless_reference, text)
     return text
 

@@ -165,6 +165,12 @@ def test_a_password_is_hidden_wherever_a_url_can_have_one(url, shown):
     assert without_password(url) == shown
 
 
+def test_what_a_login_by_scram_computes_from_the_password_is_hidden():
+    """A hostile server may have asked for one iteration, so that passwords are quickly tried against it."""
+    said = "ServerSignature mismatch (server's AAAA != ours cwjAtIx+/aZ=)"
+    assert redact(said) == "ServerSignature mismatch (server's AAAA != ours ********)"
+
+
 @pytest.mark.parametrize(
     "url",
     [
