@@ -71,6 +71,8 @@ def test_an_empty_span_says_where_the_records_are():
     )
     empty = ListSource([], bounds={(TOPIC, 0): Bounds(3, 3, 3)})
     assert where_the_records_are(empty, empty.bounds()).text == "laps: there are no records at all"
+    said = where_the_records_are(empty, {}).text
+    assert said == "there are no records at all, and no topics"
 
 
 def test_errors_name_options_as_they_are_typed(capsys):

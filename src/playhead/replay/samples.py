@@ -258,7 +258,8 @@ def where_the_records_are(source: Source, bounds: Mapping[TopicPartition, Bounds
     names = sorted({topic for topic, _ in bounds})
     shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
     if not known:
-        return Note(NO_RECORDS, f"{shown}: there are no records at all")
+        text = "there are no records at all"
+        return Note(NO_RECORDS, f"{shown}: {text}" if shown else f"{text}, and no topics")
     text = f"the records of {shown} are from {show_ms(min(known))} to {show_ms(max(known))}"
     return Note(NO_RECORDS, f"no record of the span was found; {text}")
 
