@@ -62,9 +62,17 @@ def _of(link: Link, match: Any, **wanted: Any) -> list[tuple[int, dict[str, Any]
     ]
 
 
-@shape(rf"SELECT CAST\(entry AS text\) FROM {_LEDGER} WHERE replay = \$1")
+_ENTRY = r"SELECT topic, partition, from_offset, to_offset, CAST\(entry AS text\)"
+
+
+def _entry_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    names = ("topic", "partition", "from_offset", "to_offset", "entry")
+    return tuple(row[name] for name in names)
+
+
+@shape(rf"{_ENTRY} FROM {_LEDGER} WHERE replay = \$1")
 def _entries(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
-    return [(row["entry"],) for _, row in _of(link, match, replay=parameters[0])], -1
+    return [_entry_row(row) for _, row in _of(link, match, replay=parameters[0])], -1
 
 
 @shape(
@@ -97,13 +105,13 @@ def _others(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
 
 
 @shape(
-    rf"SELECT entry::text FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
+    rf"{_ENTRY} FROM {_LEDGER} WHERE replay = \$1 AND topic = \$2 "
     r"AND partition = \$3::int8 AND to_offset = \$4"
 )
 def _ending(link: Link, match: Any, parameters: Sequence[Any]) -> Answer:
     replay, topic, partition, end = parameters
     found = _of(link, match, replay=replay, topic=topic, partition=partition, to_offset=end)
-    return [(row["entry"],) for _, row in found], -1
+    return [_entry_row(row) for _, row in found], -1
 
 
 @shape(rf"UPDATE {_LEDGER} SET to_offset = \$5, entry = .* AND from_offset = \$4")

@@ -36,7 +36,8 @@ class LedgerUnreadable(Refused):
         self.where, self.reason = where, reason
         super().__init__(
             f"the ledger entry in {where} cannot be read: {reason}",
-            hint="a later version of Playhead may have written it; use that version",
+            hint="a later version of Playhead may have written it: use that version; or another program "
+            "changed it: restore what it was",
         )
 
 

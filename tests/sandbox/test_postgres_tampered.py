@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playhead.ledger import Entry
+from playhead.ledger import Entry, LedgerUnreadable
 from playhead.record import Record, Slice
 from playhead.records import Records
 from playhead.sandbox import Endpoints
@@ -437,3 +437,39 @@ class TestOneKeyInSeveralPartitions:
         assert played.told() == (3, 0, 0)
         table.run("UPDATE {table} SET v = 'a'" + (", _partition = 0" if columns == PLACED else ""))
         assert played.told() == (0, 3, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "partition = 1",
+        "from_offset = -1",
+        "to_offset = 3",
+        "entry = jsonb_set(entry, '{topic}', '\"other\"')",
+    ],
+)
+def test_a_ledger_whose_columns_and_entry_differ_is_refused(
+    sandbox: Endpoints, schema: str, change: str
+) -> None:
+    played = made(sandbox, schema, PLAIN, "update")
+    played.play((1, "a"), (2, "b"))
+    table = played.table
+    table.run(f"UPDATE {table.schema}.ledger SET {change}")
+    with pytest.raises(LedgerUnreadable, match="the row of"):
+        table.target.entries(REPLAY)
+
+
+def test_a_live_pipeline_does_not_extend_such_an_entry(sandbox: Endpoints, schema: str) -> None:
+    played = made(sandbox, schema, PLAIN, "update")
+    played.play((1, "a"), (2, "b"))
+    table = played.table
+    table.run(f"UPDATE {table.schema}.ledger SET to_offset = 3")
+    rows = [record(3, {"id": 3, "v": "c"}, key=b"3")]
+    account = account_of(Slice("cars", 0, 3, 4), rows)
+    account.is_endless = True
+    with (
+        table.target.open(REPLAY) as writer,
+        pytest.raises(LedgerUnreadable, match="the row of"),
+    ):
+        writer.commit(account, [Records.of(rows)])
+    assert table.column("id", "id") == [1, 2]

@@ -17,6 +17,7 @@ from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.config.context import configure
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.errors import NoSuchColumn, PlayheadError, Refused, Unavailable
+from playhead.ledger import LedgerUnreadable
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import target_at
@@ -337,6 +338,17 @@ def test_a_slice_that_comes_before_the_one_it_follows_is_refused(
     with target.open("r") as writer, pytest.raises(OutOfOrder):
         writer.commit(account, [])
     assert target.is_ordered
+
+
+@pytest.mark.parametrize(
+    "change", ["topic = 'other'", "partition = 1", "from_offset = -1", "to_offset = to_offset + 1"]
+)
+def test_a_ledger_whose_columns_and_entry_differ_is_refused(tmp_path: Path, change: str) -> None:
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(create=True))
+    written(target, b'{"id": 1}')
+    rows(tmp_path / "a.db", f"UPDATE playhead_entries SET {change}")
+    with pytest.raises(LedgerUnreadable, match="table playhead_entries cannot be read: the row of"):
+        target.entries("r")
 
 
 def test_rules_that_it_cannot_keep_are_refused(tmp_path: Path) -> None:

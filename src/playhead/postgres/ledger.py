@@ -65,14 +65,15 @@ class Ledger(SqlLedger):
         """
         slice_ = entry.slice
         found = self._session.run(
-            f"SELECT entry::text FROM {self.own.quoted} WHERE replay = $1 AND topic = $2 "  # noqa: S608
+            "SELECT topic, partition, from_offset, to_offset, CAST(entry AS text) "  # noqa: S608
+            f"FROM {self.own.quoted} WHERE replay = $1 AND topic = $2 "
             "AND partition = $3::int8 AND to_offset = $4",
             (replay_id, slice_.topic, slice_.partition, slice_.from_offset),
         )
         if not found:
             self.add(replay_id, entry)
             return
-        whole = joined(self._entry(found[0][0]), entry)
+        whole = joined(self._entry(*found[0]), entry)
         self._session.run(
             f"UPDATE {self.own.quoted} SET to_offset = $5, entry = $6::text::jsonb, "  # noqa: S608
             "committed_at = pg_catalog.clock_timestamp() WHERE replay = $1 AND topic = $2 "

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 from playhead.account import Account
 from playhead.host.faults import abort_point
-from playhead.ledger import Entry, entry_at
+from playhead.ledger import Entry, LedgerUnreadable, entry_at
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.tables.columns import OFFSET, PARTITION, TOPIC
@@ -85,9 +85,12 @@ class SqlLedger:
         """Return the entries in order; none if the table does not exist."""
         if not self.own.exists():
             return []
-        statement = f"SELECT CAST(entry AS text) FROM {self.own.quoted} WHERE replay = $1"  # noqa: S608
-        found = self._session.run(statement, (replay_id,))
-        return sorted((self._entry(row[0]) for row in found), key=lambda entry: entry.slice)
+        found = self._session.run(
+            "SELECT topic, partition, from_offset, to_offset, CAST(entry AS text) "  # noqa: S608
+            f"FROM {self.own.quoted} WHERE replay = $1",
+            (replay_id,),
+        )
+        return sorted((self._entry(*row) for row in found), key=lambda entry: entry.slice)
 
     def admit(self, replay_id: str, account: Account, *, is_ordered: bool) -> None:
         """Lock this partition of the replay until the transaction ends, and check the slice.
@@ -118,8 +121,15 @@ class SqlLedger:
             ledger_row(replay_id, entry),
         )
 
-    def _entry(self, text: str) -> Entry:
-        return entry_at(f"table {self.own}", text)
+    def _entry(self, *row: Any) -> Entry:
+        """Return the entry of a row; the columns decide what is admitted, so both must agree."""
+        *place, text = row
+        entry, where = entry_at(f"table {self.own}", text), f"table {self.own}"
+        slice_ = entry.slice
+        if (slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset) != tuple(place):
+            reason = f"the row of {place} has the entry of {slice_}"
+            raise LedgerUnreadable(where, reason)
+        return entry
 
     def _lock(self, replay_id: str, slice_: Slice) -> None:
         """Lock the partition of a slice, if a transaction does not lock the whole database."""
