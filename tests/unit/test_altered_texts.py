@@ -4,9 +4,10 @@ import pytest
 
 from playhead.account import Account, ErrorRule
 from playhead.errors import Refused
+from playhead.json_objects import REPEATED
 from playhead.postgres.inspect import Subject, _notes_of_alterations
 from playhead.postgres.open_table import WriteRules
-from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED
+from playhead.postgres.rows.altered_values import CUT, ROUNDED
 from playhead.postgres.rows.column_layout import Layout, layout_of
 from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
 from playhead.postgres.session import TableName

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED, alterations
+from playhead.json_objects import REPEATED
+from playhead.postgres.rows.altered_values import CUT, ROUNDED, alterations
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.table import Column
 

@@ -30,6 +30,8 @@ MISFITS = {
     b'{"car": 9223372036854775808}': "field 'car'",
     b'{"speed": "fast"}': "field 'speed' of the value: needed a number",
     b'{"speed": 1' + b"0" * 400 + b"}": "field 'speed'",
+    b'{"speed": 1e400}': "field 'speed' of the value: needed a number that a double can hold",
+    b'{"speed": -0.01e-400}': "field 'speed'",
     b'{"pit": 0}': "field 'pit' of the value: needed true or false",
     b'{"team": 1}': "field 'team' of the value: needed a string",
     b'{"team": "\\ud800"}': "field 'team'",
@@ -104,6 +106,46 @@ FIELDS = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
 DOCUMENTS = st.none() | FIELDS.map(json.dumps).map(str.encode) | st.binary(max_size=4)
 
 
+def test_what_is_nested_stays_the_text_that_it_is(tmp_path: Path) -> None:
+    target = typed_target(tmp_path)
+    nested = '[{"a": 1, "a": 2.00}, 0.1234567890123456789,\\n 1e400, "\\u00e9"]'.replace(
+        "\\n", "\n"
+    )
+    value = f'{{"tyres" : {nested} ,"mixed":1e400, "speed": 0.00e-400}}'.encode()
+    with writing(target, "r") as writer:
+        commit(writer, slice_(0, 5), [record(0, value=value)])
+    (row,) = pq.read_table(data_files(tmp_path)[0]).to_pylist()
+    assert (row["value_tyres"], row["value_mixed"]) == (nested, "1e400")
+    assert (row["value_speed"], row["value"]) == (0, value)
+
+
+def test_a_number_beyond_doubles_makes_no_column_of_doubles() -> None:
+    assert inferred([b'{"a": 1e400, "b": 1e-400, "c": 0e-400}']) == {
+        "a": "json",
+        "b": "json",
+        "c": "double",
+    }
+
+
+def test_of_two_fields_of_one_name_the_column_has_the_last_and_the_proof_says_so(
+    tmp_path: Path,
+) -> None:
+    target = FilesTarget(str(tmp_path), typed=True)
+    values = [b'{"a": 1, "a": 2}', b'{"a": 3, "b": {"x": 1, "x": 2}}', b'{"a": 1, "c": 1, "c": 2}']
+    samples = [Records.of(record(n, value=value) for n, value in enumerate(values[:2]))]
+    seen = target.inspect(InspectRequest(SourceFacts("k", {"t": TopicFacts()}), {"t": 1}, samples))
+    assert [note.code for note in seen.notes] == ["files.columns", "target-fields-repeated"]
+    assert seen.notes[1].text.startswith(
+        "1 of the sampled records of t have two fields of one name"
+    )
+    target.prepare("r", seen, terms())
+    with writing(target, "r") as writer:
+        commit(writer, slice_(0, 5), [record(n, value=each) for n, each in enumerate(values)])
+    assert pq.read_table(data_files(tmp_path)[0])["value_a"].to_pylist() == [2, 3, 1]
+    (entry,) = target.entries("r")
+    assert entry.details["with_repeated_fields"] == 1
+
+
 @given(
     st.lists(DOCUMENTS, min_size=1, max_size=5),
     st.dictionaries(
@@ -115,7 +157,7 @@ DOCUMENTS = st.none() | FIELDS.map(json.dumps).map(str.encode) | st.binary(max_s
 def test_what_fits_alone_fits_among_others(values, columns):
     records = Records.of(record(n, value=value) for n, value in enumerate(values))
     account = Account(slice_(0, 10), ErrorRule("skip"))
-    fitting, arrays = filled(account, records, columns)
+    fitting, arrays, _ = filled(account, records, columns)
     alone = []
     for each in records:
         one = Account(slice_(0, 10), ErrorRule("skip"))
@@ -136,7 +178,7 @@ def test_columns_that_were_inferred_fit_what_they_were_inferred_from(values):
     records = Records.of(record(n, value=value) for n, value in enumerate(values))
     account = Account(slice_(0, 10), ErrorRule("skip"))
     if columns:
-        fitting, _ = filled(account, records, columns)
+        fitting, *_ = filled(account, records, columns)
         assert fitting.values == objects
 
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from playhead.errors import BadValue, MissingPiece, PlayheadError
+from playhead.json_objects import JsonText
 from playhead.schemas.decoder import REGISTERED, WORDS, as_text, decoder
 from playhead.schemas.errors import Undecodable
 from playhead.schemas.plain_forms import as_json
@@ -48,14 +49,20 @@ def decode(word: str, data: bytes, url: str | None = None) -> Any:
         ("float", struct.pack(">f", float("nan")), "NaN"),
         ("uuid", b"0f8fad5b-d9cb-469f-a165-70867728950e", "0f8fad5b-d9cb-469f-a165-70867728950e"),
         ("uuid", uuid.UUID(int=5).bytes, str(uuid.UUID(int=5))),
-        ("json", b'{"a": [1, null]}', {"a": [1, None]}),
-        ("json", b'{"a": [1e400, -1e999, 1e4]}', {"a": ["1e400", "-1e999", 10_000.0]}),
+        ("json", b'{"a" :[1,\n null ]}', '{"a": [1, null]}'),
+        ("json", b'{"a": 1, "a": [1e400, -1e999, 0.12345678901234567890]}', None),
+        ("json", b'"a, \\" \\u00e9"', 'a, " \u00e9'),
+        (
+            "json",
+            b'["a, \\" \\u00e9\\ud800", "\\u00e9\\u001b :,"]',
+            r"""["a, \" \u00e9\ud800", "é\u001b :,"]""",
+        ),
         ("base64", b"\xff\x00", "/wA="),
         ("hex", b"\xff\x00", "ff00"),
     ],
 )
 def test_plain_forms(word: str, data: bytes, meaning: object) -> None:
-    assert decode(word, data) == meaning
+    assert decode(word, data) == (data.decode() if meaning is None else meaning)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +99,18 @@ def test_no_bytes_make_a_plain_decoder_fail_in_another_way(data: bytes) -> None:
             continue
 
 
+_LEAVES = some.none() | some.booleans() | some.integers() | some.text()
+_VALUES = some.recursive(_LEAVES, lambda of: some.lists(of) | some.dictionaries(some.text(), of))
+
+
+@given(_VALUES, some.sampled_from([None, 1, "\t"]), some.booleans())
+def test_json_on_one_line_is_what_pythons_encoder_writes(
+    value: object, indent: int | str | None, is_ascii: bool
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=is_ascii, separators=(" ,", " :\r\n"))
+    assert JsonText.of(text) == json.dumps(value, ensure_ascii=False)
+
+
 def test_an_unknown_word_and_a_missing_registry_say_what_is_needed() -> None:
     with pytest.raises(BadValue, match="avro") as caught:
         decoder("avrro")
@@ -122,9 +141,11 @@ def test_what_confluents_client_wrote_is_decoded(
     headers = tuple((name, base64.b64decode(value)) for name, value in case["headers"])
     word = case["decode"] if by_name else "registry"
     made = decoder(word, registry_url=written.url)
-    assert made.decode(data, headers, is_key=case["is_key"]) == case["decoded"]
+    found = made.decode(data, headers, is_key=case["is_key"])
+    assert (json.loads(found) if isinstance(found, JsonText) else found) == case["decoded"]
     asked = len(written.asked)
-    assert made.decode(data, headers, is_key=case["is_key"]) == case["decoded"]
+    found = made.decode(data, headers, is_key=case["is_key"])
+    assert (json.loads(found) if isinstance(found, JsonText) else found) == case["decoded"]
     assert len(written.asked) == asked, "a schema is asked for once"
 
 

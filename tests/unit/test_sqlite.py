@@ -443,6 +443,23 @@ def test_what_a_column_for_extra_fields_stores_is_what_the_value_says(tmp_path: 
     assert rows(file, "SELECT rest FROM t") == [(kept,)]
 
 
+def test_of_two_fields_of_one_name_the_last_counts_and_the_proof_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    rows(file, "CREATE TABLE t (a, b, rest, _partition INTEGER, _offset INTEGER)")
+    target = SqliteTarget(str(file), "t", TableRules(extra_fields="rest"))
+    values = [b'{"a": 1, "a": 2}', b'{"a": 3, "b": {"x": 1, "x": 2}}', b'{"c": 1, "d": 0, "c": 2}']
+    told = [Record("t", 0, n, 1, TimestampType.CREATE_TIME, None, v) for n, v in enumerate(values)]
+    seen = InspectRequest(SourceFacts("s", {"t": TopicFacts()}), {"t": 1}, [Records.of(told)])
+    (note,) = target.inspect(seen).notes
+    assert (note.code, note.text[:22]) == ("target-fields-repeated", "1 of the sampled recor")
+    assert written(target, *values)["same"] == 3
+    (entry,) = target.entries("r")
+    assert entry.details["with_repeated_fields"] == 1
+    kept = rows(file, "SELECT a, b, rest FROM t ORDER BY _offset")
+    assert kept[:2] == [(2, None, None), (3, '{"x": 1, "x": 2}', None)]
+    assert kept[2] == (None, None, '{"c": 1, "c": 2, "d": 0}')
+
+
 def test_fields_without_a_column_are_counted_kept_or_refused(tmp_path: Path) -> None:
     file, value = tmp_path / "a.db", b'{"a": 1, "b": {"c": [2]}, "_offset": 9, "n": null}'
     rows(file, "CREATE TABLE t (a, rest, _partition, _offset)")

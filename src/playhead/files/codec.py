@@ -29,6 +29,8 @@ class Group:
 
     records: Records
     typed: Any = None
+    repeated: int = 0
+    """How many of these values have the field of a typed column twice."""
 
 
 class Codec(Protocol):

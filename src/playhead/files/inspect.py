@@ -1,11 +1,12 @@
 """Inspects the place of an archive before anything is written."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from playhead.files.archive import Archive
 from playhead.files.origins import Origins, replays_by_topic
-from playhead.files.typed_columns import PREFIX, inferred
+from playhead.files.typed_columns import PREFIX, inferred, repeating
+from playhead.json_objects import FIELDS_REPEATED
 from playhead.note import Note
 from playhead.source import TopicFacts
 from playhead.target import Inspection, InspectRequest
@@ -28,7 +29,7 @@ def surveyed(archive: Archive, look: InspectRequest, *, typed: bool) -> Inspecti
         before = archive.abouts() if is_archive else []
         for topic, known in topics.items():
             known["columns"] = columns = _columns(topic, before, look)
-            notes.append(_columns_note(topic, columns))
+            notes += _notes_of_columns(topic, columns, look)
     needs = {"topics": topics, "is_new": not is_archive}
     return Inspection(where, tuple(notes), archive_made(archive, needs), needs)
 
@@ -58,13 +59,21 @@ def _columns(topic: str, before: list[Mapping[str, Any]], look: InspectRequest) 
     return inferred(value for run in look.samples if run.topic == topic for value in run.readable)
 
 
-def _columns_note(topic: str, columns: Mapping[str, str]) -> Note:
+def _notes_of_columns(
+    topic: str, columns: Mapping[str, str], look: InspectRequest
+) -> Iterator[Note]:
     if not columns:
         text = f"no sampled value of {topic} is a JSON object: it gets no typed columns"
-        return Note("files.no-columns", text)
+        yield Note("files.no-columns", text)
+        return
     listed = ", ".join(f"{PREFIX}{name} {type_}" for name, type_ in columns.items())
     text = f"{topic} gets typed columns: {listed}; a value that does not fit is refused with its record"
-    return Note("files.columns", text, "info")
+    yield Note("files.columns", text, "info")
+    if count := sum(repeating(run.readable, columns) for run in look.of(topic)):
+        text = f"{count:,} of the sampled records of {topic} have two fields of one name: "
+        yield Note(
+            FIELDS_REPEATED, f"{text}a typed column has the last one, the column value has both"
+        )
 
 
 def _known(facts: TopicFacts, partitions: int) -> dict[str, Any]:

@@ -1,17 +1,23 @@
 """Typed columns beside the raw value: the top-level fields of JSON objects, with types from a sample."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from contextlib import suppress
+from math import isfinite
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from playhead.account import Account
+from playhead.json_objects import object_of, repeats_one_of, texts_of
 from playhead.printable import is_unicode
 from playhead.records import Records
 
 PREFIX = "value_"
 _INT64 = 1 << 63
+
+_UNFIT = (ValueError, OverflowError, RecursionError)
 
 Columns = Mapping[str, str]
 """The type of each field: `int64`, `double`, `bool`, `string` or `json`."""
@@ -35,6 +41,15 @@ def inferred(values: Iterable[bytes | None]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def repeating(values: Iterable[bytes | None], columns: Columns) -> int:
+    """Return how many values have the field of a column twice."""
+    found = 0
+    for value in values:
+        with suppress(Misfit):
+            found += repeats_one_of(_object(value), columns)
+    return found
+
+
 def fields_of(columns: Columns) -> list[pa.Field]:
     """Return the columns as Arrow fields."""
     return [pa.field(PREFIX + name, _ARROW[type_]) for name, type_ in columns.items()]
@@ -49,16 +64,21 @@ def shown_fields(value: bytes | None) -> dict[str, Any]:
     return {PREFIX + name: item for name, item in (fields or {}).items()}
 
 
-def filled(account: Account, records: Records, columns: Columns) -> tuple[Records, list[pa.Array]]:
-    """Return the records whose values fit, with their columns; refuse the others."""
-    arrays = _arrays(records.readable, columns)
-    if arrays is not None:
-        return records, arrays
-    fitting = _fitting(account, records, columns)
-    arrays = _arrays(fitting.readable, columns)
-    if arrays is None:
+class Filled(NamedTuple):
+    """The records whose values fit, with their columns."""
+
+    records: Records
+    arrays: list[pa.Array]
+    repeated: int
+    """How many values have the field of a column twice; the column has the last."""
+
+
+def filled(account: Account, records: Records, columns: Columns) -> Filled:
+    """Fill the columns with the values that fit; refuse the other records."""
+    found = _filled(records, columns) or _filled(_fitting(account, records, columns), columns)
+    if found is None:
         raise AssertionError("each value fits alone, but not all together")
-    return fitting, arrays
+    return found
 
 
 def _fitting(account: Account, records: Records, columns: Columns) -> Records:
@@ -73,34 +93,41 @@ def _fitting(account: Account, records: Records, columns: Columns) -> Records:
     return records.pick(kept)
 
 
-def _arrays(values: list[bytes | None], columns: Columns) -> list[pa.Array] | None:
-    """Return all columns at once; None if some value does not fit."""
+def _filled(records: Records, columns: Columns) -> Filled | None:
+    """Fill all columns at once; None if some value does not fit."""
     try:
-        rows = [{} if value is None else json.loads(value.decode()) for value in values]
-        if not set(map(type, rows)) <= {dict}:
-            return None
-        return [_array([row.get(name) for row in rows], type_) for name, type_ in columns.items()]
-    except (ValueError, OverflowError, RecursionError):
+        rows = [_fields(value, columns) for value in records.readable]
+        each = columns.items()
+        arrays = [_array([row.get(name) for row in rows], type_) for name, type_ in each]
+    except _UNFIT:
         return None
+    return Filled(records, arrays, sum(repeats_one_of(row, columns) for row in rows))
+
+
+def _fields(value: bytes | None, columns: Columns) -> dict[str, Any]:
+    """Return the fields of a value; those of `json` columns as they are written in it."""
+    fields = _object(value) or {}
+    own = [name for name in fields if columns.get(name) == "json" and fields[name] is not None]
+    if own and value is not None:
+        texts = dict(texts_of(value.decode()))
+        fields.update((name, texts[name].strip()) for name in own)
+    return fields
 
 
 def _array(items: list[Any], type_: str) -> pa.Array:
-    allowed = _PYTHON[type_]
-    if allowed is None:
-        items = [None if item is None else json.dumps(item) for item in items]
-    elif not set(map(type, items)) <= {*allowed, type(None)}:
+    if not set(map(type, items)) <= {*_PYTHON[type_], type(None)}:
         raise Misfit("an item of another type")
-    elif type_ == "double":
+    if type_ == "double":
         items = [None if item is None else float(item) for item in items]
     return pa.array(items, _ARROW[type_])
 
 
 def _check(value: bytes | None, columns: Columns) -> None:
-    fields = _object(value) or {}
+    fields = _fields(value, columns)
     for name, type_ in columns.items():
         try:
             _array([fields.get(name)], type_)
-        except (ValueError, OverflowError, RecursionError) as error:
+        except _UNFIT as error:
             raise Misfit(f"field {name!r} of the value: needed {_NEEDED[type_]}") from error
 
 
@@ -108,12 +135,29 @@ def _object(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        document = json.loads(value.decode())
+        document = _READER.decode(value.decode())
     except (ValueError, RecursionError) as error:
         raise Misfit("the value is not JSON") from error
     if not isinstance(document, dict):
         raise Misfit("the value is JSON, but not an object")
     return document
+
+
+class _Beyond(str):
+    """The text of a number that a double makes infinite, or 0."""
+
+    __slots__ = ()
+
+
+def _number(text: str) -> float | _Beyond:
+    number = float(text)
+    is_held = isfinite(number) and (number != 0 or not _HAS_DIGIT.match(text))
+    return number if is_held else _Beyond(text)
+
+
+# A digit other than 0 before the exponent.
+_HAS_DIGIT = re.compile(r"[-0.]*[1-9]")
+_READER = json.JSONDecoder(parse_float=_number, object_pairs_hook=object_of)
 
 
 def _type_of(item: Any) -> str:
@@ -135,17 +179,17 @@ _ARROW = {
     "json": pa.string(),
 }
 # Exact types: to Python, True is an int.
-_PYTHON: dict[str, tuple[type, ...] | None] = {
+_PYTHON: dict[str, tuple[type, ...]] = {
     "int64": (int,),
     "double": (int, float),
     "bool": (bool,),
     "string": (str,),
-    "json": None,
+    "json": (str,),
 }
 _NEEDED = {
     "int64": "a whole number of 64 bits",
-    "double": "a number",
+    "double": "a number that a double can hold",
     "bool": "true or false",
     "string": "a string of Unicode",
-    "json": "JSON that is not too deep",
+    "json": "JSON",
 }

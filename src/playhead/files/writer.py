@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from playhead.account import Account
 from playhead.files import file_names
@@ -13,6 +14,7 @@ from playhead.files.errors import OtherRecords
 from playhead.files.stores.store import Piece
 from playhead.files.terms import need_terms
 from playhead.host.faults import abort_point
+from playhead.json_objects import REPEATED
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.records import Records
@@ -25,6 +27,8 @@ class File:
 
     pieces: list[Piece]
     kept: ArchivedReplay
+    repeated: int
+    """How many records have the field of a typed column twice."""
 
 
 class FilesWriter(Writer):
@@ -51,7 +55,7 @@ class FilesWriter(Writer):
         slice_, store = account.slice, self._archive.store
         path = file_names.data_path(slice_, self._archive.format)
         kept = file and self._kept_by_others(slice_, file)
-        entry = account.close(kept.as_details(path) if kept else None)
+        entry = account.close(_details(path, kept, file.repeated) if file and kept else None)
         if store.excludes:
             for stray in self._archive.strays(slice_):
                 abort_point("files.before_stray")
@@ -89,29 +93,39 @@ class FilesWriter(Writer):
         return file.kept
 
 
+def _details(path: str, kept: ArchivedReplay, repeated: int) -> dict[str, Any]:
+    return kept.as_details(path) | ({REPEATED: repeated} if repeated else {})
+
+
 def encoded(archive: Archive, account: Account, records: Iterable[Records]) -> File | None:
     """Return the file of these records; None if there is nothing to write."""
-    times: list[tuple[int, int, int]] = []
-    pieces = archive.codec.encode(_groups(archive.codec, account, records, times))
-    if not times:
+    groups: list[tuple[int, int, int, int]] = []
+    pieces = archive.codec.encode(_groups(archive.codec, account, records, groups))
+    if not groups:
         return None
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)
-    counts, firsts, lasts = zip(*times, strict=True)
-    size = sum(map(len, pieces))
-    return File(
-        pieces, ArchivedReplay(size, digest.hexdigest(), sum(counts), min(firsts), max(lasts))
+    counts, firsts, lasts, repeated = zip(*groups, strict=True)
+    kept = ArchivedReplay(
+        sum(map(len, pieces)), digest.hexdigest(), sum(counts), min(firsts), max(lasts)
     )
+    return File(pieces, kept, sum(repeated))
 
 
 def _groups(
-    codec: Codec, account: Account, records: Iterable[Records], times: list[tuple[int, int, int]]
+    codec: Codec,
+    account: Account,
+    records: Iterable[Records],
+    noted: list[tuple[int, int, int, int]],
 ) -> Iterator[Group]:
-    """Yield groups of writable records; note the count and the smallest and greatest time of each."""
+    """Yield groups of writable records.
+
+    Note of each the count, the smallest and greatest time, and how many have a field twice.
+    """
     for run in regrouped(records):
         group = codec.group(account, run)
         found = group.records.timestamps_ms
         if found:
-            times.append((len(found), min(found), max(found)))
+            noted.append((len(found), min(found), max(found), group.repeated))
             yield group

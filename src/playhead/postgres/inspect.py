@@ -9,10 +9,11 @@ from itertools import chain
 
 from playhead.errors import NoSuchColumn, Refused
 from playhead.extra_fields import ExtraFields
+from playhead.json_objects import FIELDS_REPEATED, REPEATED
 from playhead.note import Note
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.open_table import WriteRules, depends_on_order
-from playhead.postgres.rows.altered_values import CUT, REPEATED, ROUNDED, alterations_of_text
+from playhead.postgres.rows.altered_values import CUT, ROUNDED, alterations_of_text
 from playhead.postgres.rows.column_layout import Layout, has_place
 from playhead.postgres.rows.metadata_columns import altered_metadata, bytes_text
 from playhead.postgres.rows.python_json import Documents, read_object
@@ -300,7 +301,7 @@ def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
         text = (
             f"{counts[REPEATED]} of the sampled records have two fields of one name: the last one "
         )
-        yield Note("target-fields-repeated", f"{text}counts; a column of type json keeps both")
+        yield Note(FIELDS_REPEATED, f"{text}counts; a column of type json keeps both")
     own = [each.name for each in subject.layout.values if each.column.may_alter_inside]
     if own:
         text = f"what the server rounds or cuts inside of the values of {_listed(own)} is not counted: "

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from playhead.json_objects import JsonText
+
 
 def finite(number: float) -> float | str:
     """Return the number, or its name if JSON has no such number."""
@@ -64,17 +66,14 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def _float(text: str) -> float | str:
-    """Return the number; its text where it is larger than numbers here can be, because JSON has no Infinity."""
-    number = float(text)
-    return number if math.isfinite(number) else text
-
-
-def _json(data: bytes) -> Any:
+def _json(data: bytes) -> str:
+    """Return a string as it is, and every other value as its text."""
+    text = _string(data)
     try:
-        return json.loads(_string(data), parse_constant=_refuse_constant, parse_float=_float)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
+    return value if isinstance(value, str) else JsonText.of(text)
 
 
 FORMS: Final[Mapping[str, Callable[[bytes], Any]]] = {

@@ -1,47 +1,40 @@
 """Reads the fields of JSON values as plain values; what is nested, and numbers that no double has, stay texts."""
 
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from typing import Any
 
+from playhead.json_objects import object_of, texts_of
 from playhead.records import Records
 
 Row = dict[str, Any]
 """Values by the names of their columns."""
-_NAME = re.compile(r'[\s,]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*')
-_DECODER = json.JSONDecoder()
 
 
 def fields_of(value: bytes | None) -> Row:
     """Return the fields of a JSON object; nested values keep their JSON text."""
     if value is None:
         return {}
-    text, read = value.decode(), {"parse_float": number_of, "parse_constant": int}
-    fields = json.loads(text, **read)  # type: ignore[arg-type]
+    text = value.decode()
+    fields: Row = _READER.decode(text)
     if not isinstance(fields, dict):
         raise ValueError("the value is not a JSON object")  # noqa: TRY004 - a record is refused for it
-    if not any(isinstance(field, dict | list) for field in fields.values()):
-        return fields
-    nested = _texts(text)
-    return {n: nested[n] if isinstance(v, dict | list) else v for n, v in fields.items()}
+    if nested := {name for name, field in fields.items() if isinstance(field, dict | list)}:
+        fields.update(pair for pair in texts_of(text) if pair[0] in nested)
+    return fields
 
 
-def object_of(value: bytes, names: Iterable[str]) -> str:
+def object_with(value: bytes, names: Collection[str]) -> str:
     """Return these fields of a JSON object as an object of their own, each as it is written there."""
-    texts = _texts(value.decode())
-    return "{" + ", ".join(f"{json.dumps(name)}: {texts[name]}" for name in names) + "}"
-
-
-def _texts(text: str) -> dict[str, str]:
-    """Return the JSON text of each field; the whole must be valid JSON."""
-    texts, at = {}, text.index("{") + 1
-    while name := _NAME.match(text, at):
-        _, at = _DECODER.raw_decode(text, name.end())
-        texts[json.loads(name[1])] = text[name.end() : at]
-    return texts
+    pairs = sorted(texts_of(value.decode()), key=itemgetter(0))
+    return (
+        "{"
+        + ", ".join(f"{json.dumps(name)}: {text}" for name, text in pairs if name in names)
+        + "}"
+    )
 
 
 def number_of(text: str) -> float | str:
@@ -52,6 +45,9 @@ def number_of(text: str) -> float | str:
     except InvalidOperation:  # Its exponent is beyond those of Decimal.
         return text
     return number if is_exact else text
+
+
+_READER = json.JSONDecoder(parse_float=number_of, parse_constant=int, object_pairs_hook=object_of)
 
 
 def sampled_fields(samples: Iterable[Records]) -> Row:

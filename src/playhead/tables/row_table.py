@@ -2,23 +2,34 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from playhead.account import Account
 from playhead.errors import NoSuchColumn, Refused
+from playhead.json_objects import FIELDS_REPEATED, repeats_one_of
 from playhead.note import Note
 from playhead.record import Record
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.tables.columns import METADATA, OFFSET, PARTITION, PLACE, WHOLE
-from playhead.tables.json_fields import Row, fields_of, object_of, sampled_fields
+from playhead.tables.json_fields import Row, fields_of, object_with, sampled_fields
 from playhead.tables.sql import SqlSession, listed, named, numbered
 from playhead.terms import Whereto
 from playhead.written_rows import ColumnThere, lacking
 
-WrittenRow = tuple[Record, Row, tuple[str, ...]]
-"""A record, the values of the columns that it fills, and its fields that no column takes."""
+
+class WrittenRow(NamedTuple):
+    """A record, and what becomes of it."""
+
+    record: Record
+    row: Row
+    """The values of the columns that it fills; none for a skipped tombstone."""
+    left_out: tuple[str, ...]
+    """Its fields that no column takes."""
+    repeats: bool = False
+    """Whether two of its fields have one name, and a column got the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +70,25 @@ class RowTable:
             for record, value in zip(part, part.readable, strict=True):
                 is_skipped = value is None and self.rules.tombstones == "skip"
                 try:
-                    yield record, *(({}, ()) if is_skipped else self.row(record, value))
+                    yield WrittenRow(record, {}, ()) if is_skipped else self.row(record, value)
                 except (ValueError, RecursionError) as exc:
                     reason = str(exc) or "it is nested too deeply"
                     account.refuse(record, kind="value", reason=reason)
 
-    def row(self, record: Record, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
-        """Return the values of the columns that a record fills, and its fields that no column takes.
-
-        Raise ValueError if the record cannot be written.
-        """
+    def row(self, record: Record, value: bytes | None) -> WrittenRow:
+        """Return what becomes of a record; raise ValueError if it cannot be written."""
         headers = json.dumps(
             record.headers, default=lambda value: value.decode(errors="surrogateescape")
         )
         position = record.topic, record.partition, record.offset
         metadata = (*position, record.timestamp_ms, _text_or_bytes(record.key), headers)
-        values, left_out = self._values(value)
+        values, left_out, repeats = self._values(value)
         row = dict(zip(METADATA, metadata, strict=True)) | values
         # A unique index never treats NULL as a conflict: each replay would add such a record again.
         if self.rules.on_conflict and any(row.get(name) is None for name in self.key):
             raise ValueError(f"it has no value for the key {', '.join(self.key)}")
-        return {name: row[name] for name in row if name in self.columns}, left_out
+        filled = {name: row[name] for name in row if name in self.columns}
+        return WrittenRow(record, filled, left_out, repeats)
 
     def refuse_lacking(self) -> None:
         """Refuse a table without a column that the rules name."""
@@ -90,7 +99,7 @@ class RowTable:
             if name not in self.columns:
                 raise NoSuchColumn("--key", name, table=self.name, known=[*self.columns])
 
-    def notes(self, samples: Iterable[Records]) -> Iterator[Note]:
+    def notes(self, samples: Sequence[Records]) -> Iterator[Note]:
         """Yield what a user should know about the table; refuse a table whose rows would lack the values."""
         if not self.place:
             text = (
@@ -108,6 +117,11 @@ class RowTable:
             )
             text = f"{self.name} has no column for {', '.join(unknown)}: {action}; --extra-fields COLUMN "
             yield Note("target-left-out", f"{text}stores them as JSON in a column")
+        if count := sum(each.repeats for run in samples for each in self._sampled(run)):
+            text = (
+                f"{count:,} of the sampled records have two fields of one name: the last one counts"
+            )
+            yield Note(FIELDS_REPEATED, text)
 
     def insert(self, names: Collection[str]) -> str:
         """Return the statement that inserts a row with these columns under the rule for conflicts."""
@@ -135,9 +149,14 @@ class RowTable:
         """Yield the rows that would be written for these records."""
         for record, value in zip(records, records.readable, strict=True):
             try:
-                yield self.row(record, value)[0]
+                yield self.row(record, value).row
             except (ValueError, RecursionError) as exc:
                 yield {OFFSET: record.offset, "cannot be written": str(exc)}
+
+    def _sampled(self, records: Records) -> Iterator[WrittenRow]:
+        for record, value in zip(records, records.readable, strict=True):
+            with suppress(ValueError, RecursionError):
+                yield self.row(record, value)
 
     @property
     def _extra(self) -> str | None:
@@ -154,9 +173,9 @@ class RowTable:
             sorted(name for name in fields if name not in own and fields[name] is not None)
         )
 
-    def _values(self, value: bytes | None) -> tuple[Row, tuple[str, ...]]:
+    def _values(self, value: bytes | None) -> tuple[Row, tuple[str, ...], bool]:
         if self.rules.form == "none":
-            return {}, ()
+            return {}, (), False
         if value is None and self.rules.tombstones != "null":
             raise ValueError(
                 "it is a tombstone, and no rule says how to write it (see --tombstones)"
@@ -167,11 +186,13 @@ class RowTable:
             if left_out and self._refuses:
                 raise ValueError(f"no column takes {', '.join(left_out[:3])} (--extra-fields fail)")
             values = {name: fields[name] for name in fields if name not in (*METADATA, self._extra)}
+            repeats = repeats_one_of(fields, values.keys() & self.columns.keys())
             if left_out and self._extra is not None:
-                values[self._extra] = object_of(value or b"{}", left_out)
-            return values, () if self._extra is not None else left_out
+                values[self._extra] = object_with(value or b"{}", left_out)
+            return values, () if self._extra is not None else left_out, repeats
         content = value.decode() if value is not None and self.rules.form == "string" else value
-        return dict.fromkeys([name for name in WHOLE if name in self.columns][:1], content), ()
+        names = [name for name in WHOLE if name in self.columns][:1]
+        return dict.fromkeys(names, content), (), False
 
 
 def whereto_of(name: str, table: RowTable | None) -> Whereto:

@@ -226,7 +226,7 @@ class RowTarget(Target):
         return Refused(text, hint=f"{near} {hint}" if near else hint)
 
     def _checked(
-        self, session: RowSession, table: RowTable, samples: Iterable[Records]
+        self, session: RowSession, table: RowTable, samples: Sequence[Records]
     ) -> Iterator[Note]:
         """Refuse a table that cannot be written to under the rules; yield notes about it."""
         table.refuse_lacking()

@@ -7,6 +7,7 @@ from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.extra_fields import ExtraFields
 from playhead.host.faults import abort_point
+from playhead.json_objects import REPEATED
 from playhead.ledger import ALSO_REMOVED, MOST_REFUSED, NOT_KEPT, Entry
 from playhead.records import Records
 from playhead.tables.compare import Comparison
@@ -57,8 +58,8 @@ class RowWriter(Writer):
         account = Account(entry.slice, ErrorRule("skip"))
         rows = [*table.rows(account, records)]
         refused = [*account.refused_offsets]
-        extra_fields = ExtraFields.counted(names for *_, names in rows)
-        wanted = ((record, row) for record, row, _ in rows if row)
+        extra_fields = ExtraFields.counted(each.left_out for each in rows)
+        wanted = ((each.record, each.row) for each in rows if each.row)
         if not table.keeps_one_of_a_key:
             comparison = Comparison(self._others, SqlRows(self._session, table), entry)
             return comparison.findings(wanted, extra_fields, refused)
@@ -81,7 +82,7 @@ class RowWriter(Writer):
     ) -> dict[str, Any]:
         session, dropped, left_alone = self._session, 0, 0
         kept = self._target.kept_rows(session, table)
-        for record, row, _ in rows:
+        for record, row, *_ in rows:
             try:
                 # A trigger or a constraint's own ON CONFLICT IGNORE may drop a row; `ignore` leaves out
                 # rows whose key exists.
@@ -103,15 +104,16 @@ class RowWriter(Writer):
                     text = f"table {table.name} ended the transaction of a slice: {exc}"
                     raise PlayheadError(text, hint=hint) from exc
                 account.refuse(record, kind="constraint", reason=f"table {table.name}: {exc}")
-        skipped = sum(not row for _, row, _ in rows)
+        skipped = sum(not each.row for each in rows)
         lost, also_removed = kept.missing()
         dropped += lost
         refused = account.refused_offsets
-        written = [row for row in rows if row[0].offset not in refused]
+        written = [each for each in rows if each.record.offset not in refused]
         counts = {NOT_KEPT: skipped + dropped, "dropped": dropped}
         counts |= {"left_alone": left_alone, ALSO_REMOVED: also_removed}
-        values = (row for _, row, _ in written)
+        values = (each.row for each in written)
         counts[CONVERTED] = self._target.count_converted(session, table, values)
+        counts[REPEATED] = sum(each.repeats for each in written)
         return _details_of(table, account, written, counts)
 
 
@@ -121,8 +123,8 @@ def _details_of(
     """Return the details of an entry: counts other than 0, refused records, extra fields and filled columns."""
     listed = {"refused": sorted(account.refused_offsets)[:MOST_REFUSED]}
     found = {name: each for name, each in {**counts, **listed}.items() if each}
-    extra = ExtraFields.counted(names for *_, names in kept)
-    filled = sorted({name for _, row, _ in kept for name in row})
+    extra = ExtraFields.counted(each.left_out for each in kept)
+    filled = sorted({name for each in kept for name in each.row})
     there = table.there  # each call makes one
     columns = columns_written({name: there[name] for name in filled})
     return found | extra.as_details() | columns

@@ -10,6 +10,7 @@ from playhead.files.formats.jsonl import bytes_as_json, bytes_from_json, headers
 from playhead.grammar.cursor import Cursor, NotUnderstood
 from playhead.grammar.duration import MS
 from playhead.grammar.instant import Instant, read_point
+from playhead.json_objects import JsonText
 from playhead.kafka.produce.console_lines import BadLine
 from playhead.printable import is_unicode, json_text
 from playhead.record import Headers
@@ -37,6 +38,8 @@ def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[st
 
 
 def _dumped(decoded: Any) -> str:
+    if isinstance(decoded, JsonText):
+        return decoded
     text = json.dumps(decoded, ensure_ascii=False)
     # JSON can contain a lone surrogate, UTF-8 cannot.
     return text if is_unicode(text) else json.dumps(decoded)

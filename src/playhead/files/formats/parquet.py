@@ -77,8 +77,9 @@ class ParquetCodec:
         wanted = self.columns.get(kept.topic)
         if not wanted:
             return Group(kept)
-        fitting, arrays = filled(account, kept, wanted)
-        return Group(fitting, pa.table(arrays, schema=pa.schema(fields_of(wanted))))
+        found = filled(account, kept, wanted)
+        typed = pa.table(found.arrays, schema=pa.schema(fields_of(wanted)))
+        return Group(found.records, typed, found.repeated)
 
     def encode(self, groups: Iterable[Group], /) -> list[Piece]:
         file = pa.BufferOutputStream()

@@ -17,19 +17,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.json_objects import REPEATED, Repeated, object_of
 from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import FLOATS, JSONS, where_true
 from playhead.postgres.rows.text_format import (
     Number,
-    Repeated,
     becomes_zero,
     decimals_of_epoch,
-    object_of,
 )
 from playhead.postgres.table import Column
 
-ROUNDED, REPEATED, CUT = "with_rounded_values", "with_repeated_fields", "with_cut_values"
+ROUNDED, CUT = "with_rounded_values", "with_cut_values"
 _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 # The server's unit is microseconds; Arrow never passes it a time with more digits.
 _MOST_DIGITS = 6

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import getsizeof
 from typing import Any
 
-from playhead.postgres.rows.altered_values import REPEATED, alterations, has_repeated
+from playhead.json_objects import REPEATED, Repeated, object_of
+from playhead.postgres.rows.altered_values import alterations, has_repeated
 from playhead.postgres.rows.column_layout import Field
-from playhead.postgres.rows.text_format import Bad, Number, Repeated, object_of, text_for
+from playhead.postgres.rows.text_format import Bad, Number, text_for
 from playhead.tables.column_names import fold
 
 

@@ -4,12 +4,12 @@ import base64
 import binascii
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from playhead.json_objects import Repeated
 from playhead.postgres.rows.column_types import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TEXTS, TIMES
 from playhead.postgres.table import Column
 
@@ -58,28 +58,6 @@ class Number(str):
     """A number that is not an integer of Python, as it was written."""
 
     __slots__ = ()
-
-
-class Repeated(dict[str, Any]):
-    """An object with repeated names: the last field of each, and all fields as written."""
-
-    __slots__ = ("pairs",)
-
-    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
-
-    @property
-    def repeated(self) -> set[str]:
-        """The names that occur more than once."""
-        counts = Counter(name for name, _ in self.pairs)
-        return {name for name, count in counts.items() if count > 1}
-
-
-def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object with all of its fields, also where names are repeated."""
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else Repeated(pairs)
 
 
 class Bad(Exception):
