@@ -57,19 +57,30 @@ def test_jsonb_numbers_keep_their_zeros(sandbox: Endpoints, schema: str) -> None
     assert table.differences(entry, rows) == []
 
 
-@pytest.mark.parametrize("rule", [None, "update"])
+@pytest.mark.parametrize("rule", [None, "update", "newer"])
 def test_a_table_of_many_columns(sandbox: Endpoints, schema: str, rule: Any) -> None:
-    names = [f"c{number}" for number in range(700)]
+    names = [f"c{number}" for number in range(1_570)]
     columns = ", ".join(f"{name} int" for name in names)
     place = "_topic text, _partition int, _offset int8"
-    table = Table.made(
-        sandbox.database_url, schema, f"id int PRIMARY KEY, {columns}, {place}", on_conflict=rule
-    )
-    rows = [record(0, {"id": 1, "c7": 1}), record(1, {"id": 2, "c699": 1})]
+    more = {"version_column": "c1"} if rule == "newer" else {}
+    columns = f"id int PRIMARY KEY, {columns}, {place}"
+    table = Table.made(sandbox.database_url, schema, columns, on_conflict=rule, **more)
+    rows = [record(0, {"id": 1, "c1": 1, "c7": 1}), record(1, {"id": 2, "c1": 1, "c1569": 1})]
     entry = table.commit(rows)
     assert table.differences(entry, rows) == []
-    table.run("UPDATE {table} SET c7 = 2, c699 = 2 WHERE id = 2")
+    table.run("UPDATE {table} SET c7 = 2, c1569 = 2 WHERE id = 2")
     assert table.differences(entry, rows) == [("changed", 1)]
+
+
+@pytest.mark.parametrize("key", ["UNIQUE", ""])
+def test_a_table_of_many_columns_without_a_place(sandbox: Endpoints, schema: str, key: str) -> None:
+    columns = ", ".join(f"c{number} int" for number in range(1_580))
+    table = Table.made(sandbox.database_url, schema, f"id int {key}, {columns}")
+    rows = [record(0, {"id": 1, "c7": 1}), record(1, {"id": 2, "c7": 5})]
+    entry = table.commit(rows)
+    assert table.differences(entry, rows) == []
+    table.run("UPDATE {table} SET c7 = 2 WHERE id = 2")
+    assert table.differences(entry, rows) == [("changed" if key else "missing", 1)]
 
 
 def test_a_table_that_somebody_else_filled(sandbox: Endpoints, schema: str) -> None:

@@ -14,6 +14,7 @@ from playhead.postgres.session import CopySession
 from playhead.postgres.skipped_records import Skipped
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.wanted_rows import (
+    APART,
     WANTED,
     checksum,
     differing,
@@ -150,14 +151,14 @@ class Comparison:
         compared = (
             f"SELECT e.{_ORDER} AS o, {row_text('e', fields)} AS wanted, "  # noqa: S608
             f"{row_text('t', fields)} AS there, t.{named(self._by[0])} IS NOT NULL AS is_there, "
-            f"pg_catalog.row_number() OVER (PARTITION BY e.{_ORDER}) AS n, {differing(fields)} AS columns "
-            f"FROM {WANTED} e LEFT JOIN {table} t ON {same}"
+            f"{differing(fields)} AS columns FROM {WANTED} e LEFT JOIN {table} t ON {same}"
         )
+        numbered = f"SELECT *, pg_catalog.row_number() OVER (PARTITION BY o) AS n FROM ({compared} {APART}) r"  # noqa: S608
         return (
             f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS SELECT o, wanted, n, columns, "  # noqa: S608
             "CASE WHEN is_there THEN there END AS held, "
             "CASE WHEN NOT is_there THEN 'missing' WHEN n > 1 THEN 'extra' "
-            f"WHEN wanted <> there THEN 'changed' END AS what FROM ({compared}) c"
+            f"WHEN wanted <> there THEN 'changed' END AS what FROM ({numbered}) c"
         )
 
     def _extra(self) -> tuple[int, list[int]]:

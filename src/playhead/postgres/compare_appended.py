@@ -11,6 +11,7 @@ from playhead.postgres.session import CopySession
 from playhead.postgres.skipped_records import Skipped
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.wanted_rows import (
+    APART,
     BITS,
     WANTED,
     checksum,
@@ -122,15 +123,18 @@ class AppendedRows:
         texts = [row_text(alias, self._fields) for alias in "et"]
         compared = (
             f"SELECT e.{_PLACE} AS place, e.{_ORDER} AS o, {texts[0]} AS wanted, {texts[1]} AS there, "  # noqa: S608
-            f"t.{named(by[0])} IS NOT NULL AS is_there, {differing(self._fields)} AS columns, "
-            f"pg_catalog.row_number() OVER (PARTITION BY e.{_PLACE}, e.{_ORDER}) AS n "
+            f"t.{named(by[0])} IS NOT NULL AS is_there, {differing(self._fields)} AS columns "
             f"FROM {self._name} e LEFT JOIN {self._table.place.quoted} t ON {same}"
+        )
+        numbered = (
+            "SELECT *, pg_catalog.row_number() OVER (PARTITION BY place, o) AS n "  # noqa: S608
+            f"FROM ({compared} {APART}) r"
         )
         return (
             f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS SELECT place, o, n, wanted, columns, "  # noqa: S608
             "CASE WHEN is_there THEN there END AS held, "
             "CASE WHEN NOT is_there THEN 'missing' WHEN n > 1 THEN 'extra' "
-            f"WHEN wanted <> there THEN 'changed' END AS what FROM ({compared}) c"
+            f"WHEN wanted <> there THEN 'changed' END AS what FROM ({numbered}) c"
         )
 
     def _by_all(self) -> str:

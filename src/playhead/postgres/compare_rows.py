@@ -16,6 +16,7 @@ from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import AT, named
 from playhead.postgres.session import Row, Session, literal
 from playhead.postgres.wanted_rows import (
+    APART,
     checksum,
     differing,
     has_place,
@@ -125,21 +126,28 @@ class Judgement:
 
     def _paired(self) -> str:
         """Create a row for each key and partition, and for each duplicate row of the table."""
-        key = ", ".join(f"e.{named(name)}" for name in self._rows.key)
+        key = [f"key{n}" for n, _ in enumerate(self._rows.key)]
+        keys = "".join(
+            f", e.{named(name)} AS {k}" for k, name in zip(key, self._rows.key, strict=True)
+        )
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
         first = named(self._rows.key[0])
         texts = [row_text(alias, self._fields, self._rows.key, "e") for alias in "et"]
-        words = f"PARTITION BY {key}"
-        pairs = (
+        version = f", {self._effective()} AS version" if self._rule == "newer" else ""
+        joined = (
             f"SELECT e.{_PLACE} AS place, e.{_LAST} AS o, e.{_COUNT} AS records, e.{_GONE} AS gone, "  # noqa: S608
             f"e.{_MIXED} AS mixed, t.{first} IS NOT NULL AS is_there, "
             f"CASE WHEN NOT e.{_GONE} THEN {texts[0]} END AS wanted, "
             f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
             f"{differing(self._fields, self._rows.key)} AS columns, "
-            f"{self._allowed(words)} AS allowed, {self._is_later()} AS is_later, "
-            f"{self._is_taken()} AS is_taken, pg_catalog.dense_rank() OVER (ORDER BY {key}) AS k, "
-            f"pg_catalog.row_number() OVER ({words}, e.{_PLACE}) AS n "
-            f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same}"
+            f"{self._is_later()} AS is_later, {self._is_taken()} AS is_taken{keys}{version} "
+            f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same} {APART}"
+        )
+        of_key = f"PARTITION BY {', '.join(key)}"
+        pairs = (
+            f"SELECT *, {self._allowed(of_key)} AS allowed, "  # noqa: S608
+            f"pg_catalog.dense_rank() OVER (ORDER BY {', '.join(key)}) AS k, "
+            f"pg_catalog.row_number() OVER ({of_key}, place) AS n FROM ({joined}) e"
         )
         matches = "allowed AND (gone AND NOT is_there OR wanted = held)"
         return (
@@ -202,16 +210,16 @@ class Judgement:
             return f"e.{version}"
         return f"CASE WHEN e.{_GONE} THEN e.{_AT} ELSE e.{version} END"
 
-    def _allowed(self, words: str) -> str:
+    def _allowed(self, of_key: str) -> str:
         """Return whether a partition's record of a key may be the last of all."""
         if self._rule != "newer":
             return "true"
         # Topics and partitions in the order that decides between equal versions.
         in_order = sorted(self._rows.places)
         numbers = [str(in_order.index(place)) for place in self._rows.places]
-        order = f"(ARRAY[{', '.join(numbers)}])[e.{_PLACE} + 1]"
-        latest = f"ORDER BY {self._effective()} DESC NULLS LAST, {order} DESC"
-        return f"pg_catalog.dense_rank() OVER ({words} {latest}) = 1"
+        order = f"(ARRAY[{', '.join(numbers)}])[place + 1]"
+        latest = f"ORDER BY version DESC NULLS LAST, {order} DESC"
+        return f"pg_catalog.dense_rank() OVER ({of_key} {latest}) = 1"
 
     def _is_later(self) -> str:
         if self._rule != "newer":
