@@ -66,6 +66,7 @@ class TestWhatTheServerRefuses:
             ("tsquery", "(", "a"),
             # The server calls this an internal error.
             ("tsquery", f"{'!' * 1000}a", "a"),
+            ("public.ltxtquery", f"{'!' * 100_000}a", "a"),
             ("jsonpath", "$.a[", "$.a"),
             ("public.ltree", "a..b", "a.b"),
             ("public.hstore", "a b", "a=>b"),
@@ -85,6 +86,30 @@ class TestWhatTheServerRefuses:
             table.run(f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA public")
         table = self.made(sandbox, schema, kind)
         assert table.refused(self.rows(bad, good)) == [(1, "type")]
+        assert table.column("id") == [0, 2]
+
+    def test_a_point_that_an_index_cannot_place(self, sandbox: Endpoints, schema: str) -> None:
+        """The server calls this an internal error too, as extensions do with texts that they cannot read."""
+        table = self.made(sandbox, schema, "point")
+        table.run(
+            """INSERT INTO {table} SELECT 0, 100 + n, point(n, n % 100) FROM generate_series(1, 3000) n;
+               CREATE INDEX ON {table} USING spgist (v)"""
+        )
+        assert table.refused(self.rows("(NaN,NaN)", "(1,2)")) == [(1, "type")]
+
+    @pytest.mark.parametrize("code", ["XX000", "XX001", "42501", "42P01", "55000", "28000"])
+    def test_a_trigger_raises_what_it_likes(
+        self, sandbox: Endpoints, schema: str, code: str
+    ) -> None:
+        table = self.made(sandbox, schema, "text")
+        table.run(
+            f"""CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN IF NEW.v = 'bad' THEN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END IF;
+                RETURN NEW; END$$;
+                CREATE TRIGGER t BEFORE INSERT ON {{table}}
+                FOR EACH ROW EXECUTE FUNCTION "{schema}".f()"""
+        )
+        assert [offset for offset, _ in table.refused(self.rows("bad"))] == [1]
         assert table.column("id") == [0, 2]
 
     def test_a_policy_for_rows(self, sandbox: Endpoints, schema: str) -> None:

@@ -14,8 +14,17 @@ UNIQUE_VIOLATION = "23505"
 _TOO_DEEP = "54001"
 # A row is larger than a page, a text longer than its type or index can hold.
 TOO_LARGE = "54000"
-# A value that the server refuses with a code for faults of its own; these texts are in English everywhere.
-_OF_A_VALUE = {("XX000", "tsquery stack too small")}
+# The code of errors that have none, also of values that a type or an index cannot read (PostGIS, pgvector).
+_NO_CODE = "XX000"
+# How those begin that are no value's fault; these texts are in English everywhere.
+_OF_THE_SERVER = (
+    "cache lookup failed",
+    "could not open relation",
+    "could not find",
+    "tuple concurr",
+)
+# How the first line of the context ends for an error of `RAISE`: its author chose the code.
+_RAISE = " RAISE"
 _PASSING = {
     "40001": "it conflicts with concurrent transactions",
     "40P01": "it deadlocked with concurrent transactions",
@@ -70,10 +79,17 @@ class RightMissing(PlayheadError):
     """The database user lacks a right."""
 
     def __init__(
-        self, where: str, *, reason: str, grant: str, sqlstate: str | None = None, inside: str = ""
+        self,
+        where: str,
+        *,
+        reason: str,
+        grant: str,
+        sqlstate: str | None = None,
+        inside: str = "",
+        is_raised: bool = False,
     ) -> None:
         self.where, self.reason, self.grant = where, reason, grant
-        self.sqlstate, self.inside = sqlstate, inside
+        self.sqlstate, self.inside, self.is_raised = sqlstate, inside, is_raised
         super().__init__(f"PostgreSQL at {where} does not allow it: {reason}", hint=grant)
 
 
@@ -91,9 +107,17 @@ class TableChanged(PlayheadError):
 class StatementRefused(PlayheadError):
     """The server refused a statement permanently."""
 
-    def __init__(self, where: str, *, sqlstate: str | None, reason: str, inside: str = "") -> None:
+    def __init__(
+        self,
+        where: str,
+        *,
+        sqlstate: str | None,
+        reason: str,
+        inside: str = "",
+        is_raised: bool = False,
+    ) -> None:
         self.where, self.sqlstate, self.reason = where, sqlstate, reason
-        self.inside = inside
+        self.inside, self.is_raised = inside, is_raised
         super().__init__(
             f"PostgreSQL at {where} refused: {reason}",
             hint="the server's log has the statement",
@@ -128,8 +152,7 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
     if sqlstate in _PASSING or sqlstate[:2] in _PASSING_CLASSES:
         cause = _PASSING.get(sqlstate)
         return SliceNotWritten(where, reason=f"{cause}: {reason}" if cause else reason)
-    is_of_a_value = (sqlstate, reason) in _OF_A_VALUE
-    if sqlstate[:2] in _DATA_CLASSES or sqlstate in (_TWICE, _TOO_DEEP) or is_of_a_value:
+    if sqlstate[:2] in _DATA_CLASSES or sqlstate in (_TWICE, _TOO_DEEP):
         return DataError(
             sqlstate,
             reason,
@@ -137,11 +160,18 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
             column=facts.get("PG_DIAG_COLUMN_NAME"),
         )
     inside = facts.get("PG_DIAG_CONTEXT", "")
+    is_raised = inside.partition("\n")[0].endswith(_RAISE)
     if sqlstate == _SYNTAX and "PG_DIAG_INTERNAL_QUERY" not in facts:
         inside = ""  # Of a statement inside, the server would say which it is.
+    told: dict[str, Any] = {
+        "reason": reason,
+        "sqlstate": sqlstate,
+        "inside": inside,
+        "is_raised": is_raised,
+    }
     if sqlstate == _NOT_ALLOWED:
-        return RightMissing(where, reason=reason, grant=grant, sqlstate=sqlstate, inside=inside)
-    return StatementRefused(where, sqlstate=sqlstate, reason=reason, inside=inside)
+        return RightMissing(where, grant=grant, **told)
+    return StatementRefused(where, **told)
 
 
 def of_a_record(
@@ -152,7 +182,13 @@ def of_a_record(
     The caller must check that the same statement without rows is not refused too.
     """
     sqlstate = refusal.sqlstate
-    if sqlstate is None or sqlstate[:2] in _NOBODYS_CLASSES:
+    if sqlstate is None:
+        return None
+    if refusal.is_raised:
+        return DataError(sqlstate, refusal.reason)  # By a trigger or a check of the table.
+    if sqlstate == _NO_CODE and not refusal.reason.startswith(_OF_THE_SERVER):
+        return DataError(sqlstate, refusal.reason)
+    if sqlstate[:2] in _NOBODYS_CLASSES:
         return None
     if sqlstate[:2] in _UNSURE_CLASSES and refusal.inside:
         return None  # A statement of a trigger lacks something: that must be fixed in the trigger.
