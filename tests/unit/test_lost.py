@@ -92,6 +92,50 @@ def test_a_record_in_an_error_of_spark_is_no_error_of_a_task(said):
     assert (type(failure), failure.exit_code) == (EngineFailed, 1)
 
 
+QUOTED = (
+    "Connection reset",
+    "java.io.EOFException",
+    "x\nCaused by: java.net.SocketException: Broken pipe",
+    "Lost task 0.0 in stage 0.0 (TID 0) (h executor 1): ExecutorLostFailure",
+    "org.apache.spark.SparkException: Python worker exited unexpectedly",
+    "SparkContext was shut down",
+    "java.lang.OutOfMemoryError: Java heap space",
+    "java.lang.ArithmeticException: long overflow",
+)
+AWAITED = (
+    "An error occurred while calling o107.getResult.\n"
+    ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+    "\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)\n"
+    "Caused by: " + ABORTED.partition("\n: ")[2]
+)
+
+
+@pytest.mark.parametrize("said", QUOTED)
+@pytest.mark.parametrize(
+    "quoting",
+    [
+        ABORTED.format("java.util.regex.PatternSyntaxException: Unclosed group near index 9\n({}"),
+        AWAITED.format("java.util.regex.PatternSyntaxException: Unclosed group near index 9\n({}"),
+        "An error occurred while calling o1.x.\n: java.util.UnknownFormatConversionException: {}",
+        "[INVALID_TIMEZONE] The timezone: {} is invalid. SQLSTATE: 22009",
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [INVALID_TIMEZONE] {}",
+        "Unknown time-zone ID: {}",
+    ],
+)
+def test_what_a_record_says_is_no_loss_and_is_not_waited_for(quoting, said):
+    assert type(failure_of(RuntimeError(quoting.format(said)))) is EngineFailed
+
+
+def test_a_loss_is_told_through_all_that_spark_says_around_it():
+    for quoting in (ABORTED, AWAITED):
+        crashed = quoting.format(
+            "org.apache.spark.SparkException: Python worker exited unexpectedly"
+        )
+        assert type(failure_of(RuntimeError(crashed))) is EngineLost
+    ended = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n"
+    assert type(failure_of(RuntimeError(ended))) is EngineLost
+
+
 def test_a_worker_uses_the_mark_of_the_process_that_waits_for_it():
     class Failing(Task):
         def work(self, parts):

@@ -12,30 +12,44 @@ MARK = f"PLAYHEAD-ERROR-{token_hex(16)} "
 OUT_OF_REACH = "PLAYHEAD-TIME-OUT-OF-REACH"
 """Raised by our own expressions for a time that Spark has changed."""
 _END_NOTED_WITHIN_S = 2.0
-# Spark's own words when it loses something that it cannot replace.
+# Spark's words around a cause. The cause itself may quote a record, so only its beginning counts.
+_AROUND = re.compile(
+    r"An error occurred while calling [^\n]*\n: "
+    r"|\[STREAM_FAILED\] Query \[[^\n]*?\] terminated with exception: "
+    r"|\(?org\.apache\.spark\.SparkException(?:: |\) )"
+    r"|Job aborted due to stage failure: "
+    r"|Task \d+ in stage [\d.]+ failed \d+ times, most recent failure: "
+    r"|Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^()\n]*\): "
+    r"|Exception thrown in awaitResult: ?\n(?:\tat [^\n]*\n)*Caused by: "
+    r"|java\.util\.concurrent\.ExecutionException: "
+)
+# How a cause begins when Spark loses something that it cannot replace.
 _LOST = {
-    "a worker process": (
-        "Python worker exited unexpectedly",
-        "PYTHON_WORKER_EXITED",
-        "Python worker failed to connect back",
-        "java.io.EOFException",
-        "Connection reset",
-        "Broken pipe",
+    "a worker process": re.compile(
+        r"Python worker exited unexpectedly|\[?PYTHON_WORKER_EXITED"
+        r"|Python worker failed to connect back|java\.io\.EOFException"
+        r"|java\.(?:net\.Socket|io\.IO)Exception: (?:Connection reset|Broken pipe)"
+        # An error outside of our tasks, which quote a record only behind their mark.
+        r"|org\.apache\.spark\.api\.python\.PythonException: (?s:.*)(?:Connection reset|Broken pipe)"
     ),
-    "an executor": ("ExecutorLostFailure", "executor loss", "Executor heartbeat timed out"),
-    "its cluster": (
-        "SparkContext was shut down",
-        "stopped SparkContext",
-        "All masters are unresponsive",
-        "StatusCode.UNAVAILABLE",
-        "INVALID_HANDLE.SESSION_NOT_FOUND",
-        "NO_ACTIVE_SESSION",
+    "an executor": re.compile(
+        r"ExecutorLostFailure|Executor heartbeat timed out|[^\n:]*executor loss"
+    ),
+    "its cluster": re.compile(
+        r"Job \d+ cancelled because SparkContext was shut down"
+        r"|java\.lang\.IllegalStateException: [\w ]*(?:stopped SparkContext|SparkContext was shut down)"
+        r"|All masters are unresponsive"
+        r"|<[^\n]* of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE"
+        r"|\[(?:INVALID_HANDLE\.SESSION_NOT_FOUND|NO_ACTIVE_SESSION)\]"
     ),
 }
 # Python's own account of an error: its last line, which alone is not indented, is the reason.
 _IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
-_FULL = ("java.lang.OutOfMemoryError", "OutOfMemoryException", "SparkOutOfMemoryError")
-_OVERFLOW = ("java.lang.ArithmeticException: long overflow", OUT_OF_REACH)
+_FULL = re.compile(r"[\w.]*\.(?:OutOfMemoryError|OutOfMemoryException|SparkOutOfMemoryError)\b")
+_OVERFLOW = re.compile(
+    r"java\.lang\.ArithmeticException: long overflow"
+    rf"|(?:[\w.]+: )?(?:\[USER_RAISED_EXCEPTION\] )?{OUT_OF_REACH}"
+)
 
 
 class TaskFailed(PlayheadError):
@@ -129,7 +143,7 @@ def of_the_engine(exc: Exception) -> PlayheadError | None:
 
     if _has_ended(exc):
         return _ended()
-    if any(phrase in str(exc) for phrase in _FULL):
+    if _FULL.match(_cause(str(exc))):
         return EngineOutOfMemory(session.memory())
     return None
 
@@ -145,15 +159,24 @@ def _ended() -> PlayheadError:
 def _foreign(exc: Exception, text: str) -> PlayheadError:
     if (ours := of_the_engine(exc)) is not None:
         return ours
-    for what, phrases in _LOST.items():
-        if any(phrase in text for phrase in phrases):
+    cause = _cause(text)
+    for what, beginning in _LOST.items():
+        if beginning.match(cause):
             return EngineLost(what)
-    kind = TimeOutOfReach if any(phrase in text for phrase in _OVERFLOW) else EngineFailed
+    kind = TimeOutOfReach if _OVERFLOW.match(cause) else EngineFailed
     return kind(
         f"the engine failed with {type(exc).__name__}: {_reason(text)[:500]}",
         hint="-vv shows the whole error; committed data stay",
         exit_code=PlayheadError.exit_code,
     )
+
+
+def _cause(text: str) -> str:
+    """Return the text from the cause on, which begins with words of Spark or of Java."""
+    at = 0
+    while (around := _AROUND.match(text, at)) is not None:
+        at = around.end()
+    return text[at:]
 
 
 def _reason(text: str) -> str:
