@@ -119,6 +119,14 @@ def test_what_is_nested_stays_the_text_that_it_is(tmp_path: Path) -> None:
     assert (row["value_speed"], row["value"]) == (0, value)
 
 
+@pytest.mark.parametrize("depth", range(900, 1000, 3))
+def test_a_value_about_as_deep_as_python_goes_is_written_or_refused(depth: int) -> None:
+    value = b'{"tyres": ' + b"[" * depth + b"]" * depth + b"}"
+    account = Account(slice_(0, 5), ErrorRule("skip"))
+    found = filled(account, Records.of([record(0, value=value)]), {"tyres": "json"})
+    assert len(found.records) + len(account.refused_offsets) == 1
+
+
 def test_a_number_beyond_doubles_makes_no_column_of_doubles() -> None:
     assert inferred([b'{"a": 1e400, "b": 1e-400, "c": 0e-400}']) == {
         "a": "json",

@@ -17,7 +17,7 @@ from playhead.records import Records
 PREFIX = "value_"
 _INT64 = 1 << 63
 
-_UNFIT = (ValueError, OverflowError, RecursionError)
+_UNFIT = (ValueError, OverflowError)
 
 Columns = Mapping[str, str]
 """The type of each field: `int64`, `double`, `bool`, `string` or `json`."""
@@ -109,8 +109,11 @@ def _fields(value: bytes | None, columns: Columns) -> dict[str, Any]:
     fields = _object(value) or {}
     own = [name for name in fields if columns.get(name) == "json" and fields[name] is not None]
     if own and value is not None:
-        texts = dict(texts_of(value.decode()))
-        fields.update((name, texts[name].strip()) for name in own)
+        try:
+            texts = dict(texts_of(value.decode()))
+        except RecursionError as error:  # What could just be parsed as a part of the whole.
+            raise Misfit("the value is not JSON") from error
+        fields.update((name, texts[name]) for name in own)
     return fields
 
 
