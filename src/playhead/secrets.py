@@ -245,10 +245,10 @@ def is_torn(url: str) -> bool:
     rest = url.partition("://")[2]
     login, cut, after = _cut_at(rest, "@/")
     if cut == "@":
-        host, mark, query = _cut_at(after, "/?")
-        is_pair = mark != "?" or "@" not in query.partition("=")[0]
-        is_path = mark != "/" or ":" not in login or "@" not in query.partition("?")[0]
-        return "@" in host or not is_pair or not is_path or _is_query(login)
+        host, mark, path = _cut_at(after, "/?")
+        is_path = mark != "/" or ":" not in login or "@" not in path.partition("?")[0]
+        has_pairs = _has_pairs(after.partition("?")[2])
+        return "@" in host or not has_pairs or not is_path or _is_query(login)
     if _PASSWORD_OF_CUT_USER.match(url):
         return True
     ports = [each.partition(":")[2] for each in _IN_BRACKETS.sub("", login).split(",")]
@@ -258,6 +258,12 @@ def is_torn(url: str) -> bool:
         if "@" in path or "@" in query.partition("=")[0]:
             return True
     return "@" in after and not all(port == "" or port.isdigit() for port in ports)
+
+
+def _has_pairs(query: str) -> bool:
+    """Return whether every `@` in a query is in the value of a pair, so that none is the end of a login."""
+    pairs = query.split("&") if "@" in query else ()
+    return all("=" in pair and "@" not in pair.partition("=")[0] for pair in pairs)
 
 
 def is_behind_host(parts: SplitResult) -> bool:
@@ -289,7 +295,7 @@ def _cut_at(text: str, marks: str) -> tuple[str, str, str]:
 def without_password(url: str) -> str:
     """Return the URL without its passwords, which are also redacted elsewhere from now on."""
     if is_torn(url):
-        return _without_torn(url)
+        return without_login(url)
 
     def hide(match: re.Match[str]) -> str:
         if not _hides(match):
@@ -317,8 +323,8 @@ def remember_proxies() -> None:
             remember_logins(value)
 
 
-def _without_torn(url: str) -> str:
-    """Hide the text after the user's name, or the whole login if the split is inside it."""
+def without_login(url: str) -> str:
+    """Hide the text after the user's name up to the last `@`, or the whole login if a split is inside it."""
     if not IS_URL.match(url):
         start = url.index("=", url.index("password")) + 1
         remember(url[start:].strip())

@@ -45,6 +45,7 @@ def test_a_long_text_takes_no_time():
         ("postgresql://h/db?PASSWORD=geheim", DatabaseUnavailable),
         ("postgresql://h/db?pasword=geheim", DatabaseUnavailable),
         ("host=h password=''geheim", UsageError),
+        ("postgresql://u:a@geheim/b?c=d@h/db", DatabaseUnavailable),
         ("host=h sslpassword=ab geheim", DatabaseUnavailable),
     ],
 )

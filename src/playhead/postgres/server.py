@@ -110,8 +110,11 @@ def checked(url: str) -> dict[str, Any]:
 
 def _unread(url: str) -> str:
     """Return what can be shown of an address that libpq does not read: a password may be anywhere in it."""
-    is_url = "://" in url.partition("=")[0]
-    return secrets.without_password(url).partition("?")[0] if is_url else secrets.HIDDEN
+    if "://" not in url.partition("=")[0]:
+        return secrets.HIDDEN
+    # The first of several @ may be in the password: `u:a@b/c?d=e@host`.
+    shown = secrets.without_login(url) if url.count("@") > 1 else secrets.without_password(url)
+    return shown.partition("?")[0]
 
 
 def _heed_password(given: Mapping[str, Any]) -> None:
