@@ -295,7 +295,7 @@ def _cut_at(text: str, marks: str) -> tuple[str, str, str]:
 def without_password(url: str) -> str:
     """Return the URL without its passwords, which are also redacted elsewhere from now on."""
     if is_torn(url):
-        return without_login(url)
+        return _without_torn(url)
 
     def hide(match: re.Match[str]) -> str:
         if not _hides(match):
@@ -323,7 +323,7 @@ def remember_proxies() -> None:
             remember_logins(value)
 
 
-def without_login(url: str) -> str:
+def _without_torn(url: str) -> str:
     """Hide the text after the user's name up to the last `@`, or the whole login if a split is inside it."""
     if not IS_URL.match(url):
         start = url.index("=", url.index("password")) + 1

@@ -109,12 +109,13 @@ def checked(url: str) -> dict[str, Any]:
 
 
 def _unread(url: str) -> str:
-    """Return what can be shown of an address that libpq does not read: a password may be anywhere in it."""
-    if "://" not in url.partition("=")[0]:
+    """Return what can be shown of an address that libpq does not read: no login ends where it seems to."""
+    scheme, mark, rest = url.partition("://")
+    if not mark or "=" in scheme:
         return secrets.HIDDEN
-    # The first of several @ may be in the password: `u:a@b/c?d=e@host`.
-    shown = secrets.without_login(url) if url.count("@") > 1 else secrets.without_password(url)
-    return shown.partition("?")[0]
+    if "@" in rest:
+        return f"{scheme}://{secrets.HIDDEN}"
+    return secrets.without_password(url).partition("?")[0]
 
 
 def _heed_password(given: Mapping[str, Any]) -> None:
