@@ -122,7 +122,7 @@ def redact(text: str) -> str:
     What looks like a password in an address is hidden too, unless it is a reference.
     """
     for value in sorted(_known, key=len, reverse=True):
-        if not any(mark in text for mark in "%+\\"):
+        if not any(mark in text for mark in "%+&\\"):
             text = text.replace(value, HIDDEN)
         elif escapes.has_pattern(value):
             text = escapes.pattern_of(value).sub(HIDDEN, text)

@@ -3,8 +3,10 @@
 import base64
 import json
 import re
+from html import escape as html_escape
 from time import process_time
 from urllib.parse import quote, quote_plus, urlsplit
+from xml.sax.saxutils import escape as xml_escape
 
 import pytest
 from hypothesis import given
@@ -296,6 +298,12 @@ SPELLINGS = {
         r"(?<!\\)((?:\\\\)*)\\u(....)",
         lambda match: f"{match[1]}\\u{match[2].upper()}",
         json.dumps(text)[1:-1],
+    ),
+    "xml": xml_escape,
+    "html": html_escape,
+    "html in html": lambda text: html_escape(html_escape(text)),
+    "numbers of xml": lambda text: "".join(
+        each if each.isalnum() and each.isascii() else f"&#{ord(each)};" for each in text
     ),
     "repr": lambda text: repr(text)[1:-1],
     "ascii": lambda text: ascii(text)[1:-1],

@@ -1,13 +1,15 @@
-"""The escaped forms of a text in URLs, forms, JSON, Python, JAAS and Java's properties, so that it can be found."""
+"""The escaped forms of a text in URLs, forms, JSON, XML, Python, JAAS and Java's properties, for finding it."""
 
 import json
 import re
 from functools import cache
+from html import escape
 from urllib.parse import quote
 
 # A pattern takes 0.2 ms for each character that can be escaped; a key has some hundreds of them.
 _MOST_ESCAPED = 2_000
 _LETTERS = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v"}
+_ENTITIES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 # Each level of string nesting doubles the backslashes. The match is possessive: otherwise a text of
 # many backslashes is matched in exponential time.
 _ESCAPE = r"\\{1,8}+"
@@ -21,12 +23,13 @@ def has_pattern(value: str) -> bool:
 def spellings(value: str) -> set[str]:
     """Return the usual escaped forms of a value that is too long for a pattern of all of them."""
     quoted = quote(value, safe="", errors="surrogatepass")
-    return {value, json.dumps(value)[1:-1], repr(value)[1:-1], quoted, quoted.replace("%20", "+")}
+    texts = {value, json.dumps(value)[1:-1], repr(value)[1:-1], escape(value)}
+    return texts | {quoted, quoted.replace("%20", "+")}
 
 
 @cache
 def pattern_of(value: str) -> re.Pattern[str]:
-    """Return a pattern for the value as URLs, forms, JSON, Python, JAAS and Java properties write it."""
+    """Return a pattern for the value as URLs, forms, JSON, XML, Python, JAAS and Java properties write it."""
     parts = re.findall(r"(\\*)([^\\]|\Z)", value)
     return re.compile("".join(_one(character, len(before)) for before, character in parts))
 
@@ -38,18 +41,27 @@ def _one(character: str, backslashes: int) -> str:
         return character
     before, most = r"(?:\\{1,8}+)?+", 8 * backslashes + 8
     if backslashes:
-        before = rf"(?:\\{{{backslashes},{most}}}+|{_percent(chr(92)) * backslashes})"
+        written = f"(?:{_percent(chr(92))}|{_entity(chr(92))})"
+        before = rf"(?:\\{{{backslashes},{most}}}+|{written}{{{backslashes}}})"
     if not character:
         return before
     escaped = rf"\\{{{backslashes or 1},{most}}}+(?:{_by_code(character)})"
     # The character itself is last, or it would match inside its own escape: `%` in `%25`.
-    plain = rf"(?:{_percent(character)}|{re.escape(character)}{'|[+]' if character == ' ' else ''})"
+    plain = rf"{_percent(character)}|{_entity(character)}|{re.escape(character)}"
+    plain = f"(?:{plain}{'|[+]' if character == ' ' else ''})"
     return f"(?:{escaped}|{before}{plain})"
 
 
 def _percent(character: str) -> str:
     """Return the URL escape of a character; a URL inside a URL escapes the percent signs again."""
     return "".join(f"%(?:25){{0,2}}(?i:{byte:02x})" for byte in utf8(character))
+
+
+def _entity(character: str) -> str:
+    """Return a pattern for a character in XML or HTML, where an escape inside a text is escaped again."""
+    code, name = ord(character), _ENTITIES.get(character, "")
+    numbers = rf"\#0{{0,5}}{code}|\#x0{{0,5}}{code:x}"
+    return f"&(?:amp;){{0,2}}(?i:{numbers}{'|' if name else ''}{name});"
 
 
 def _by_code(character: str) -> str:
