@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import SandboxError
@@ -267,6 +268,20 @@ def _socket_inodes(pid: int | None) -> set[str]:
         with suppress(FileNotFoundError):  # closed meanwhile
             links.add(str(link.readlink()))
     return {link[8:-1] for link in links if link.startswith("socket:")}
+
+
+def test_the_broker_leaves_nothing_in_the_temporary_folder(running_sandbox: Sandbox) -> None:
+    client = {"bootstrap.servers": running_sandbox.endpoints().bootstrap_servers, "log_level": 0}
+    topic = NewTopic("packed-by-broker", 1, config={"compression.type": "lz4"})
+    admin = AdminClient(client)
+    admin.create_topics([topic])["packed-by-broker"].result(WITHIN_S)
+    producer = Producer(client)
+    producer.produce("packed-by-broker", b"x" * 1_000)
+    assert producer.flush(WITHIN_S) == 0
+    mapped = Path(f"/proc/{running_sandbox.status().broker_pid}/maps").read_text().splitlines()
+    unpacked = {each.split()[-1] for each in mapped if "liblz4" in each}
+    assert len(unpacked) == 1
+    assert unpacked.pop().startswith(str(running_sandbox.directory))
 
 
 def test_the_database_logs_to_csvlog_and_allows_logical_replication(sandbox: Endpoints) -> None:

@@ -146,6 +146,8 @@ class Broker:
         options = [
             *_JAVA_OPTIONS,
             f"-Dlog4j2.configurationFile=../{_LOGGING_FILE}",
+            # It unpacks libraries there to load them; a killed one leaves them.
+            f"-Djava.io.tmpdir={self.directory}",
             self.server.marker,
         ]
         return [str(java), *options, "-cp", class_path, *arguments]
