@@ -323,8 +323,8 @@ def _notes_of_table(subject: Subject) -> Iterator[Note]:
     table, place = subject.table, subject.table.place
     if table.has_triggers:
         text = (
-            f"{place} has triggers: writing is slower, and rows that they drop or delete are not "
-            "counted as written"
+            f"{place} has triggers: writing is slower, rows that they drop or delete are not counted as "
+            "written, and only `playhead verify` shows values that they change"
         )
         yield Note("target-triggers", text)
     if table.persistence == "u":
