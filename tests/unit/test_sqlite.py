@@ -326,6 +326,27 @@ def test_a_table_that_ends_the_transaction_gets_no_part_of_a_slice(
     assert target.entries("r") == []
 
 
+@pytest.mark.parametrize(
+    ("check", "bad"),
+    [
+        ("abs(v) >= 0", b"-9223372036854775808"),
+        ("'a' NOT LIKE v", b'"%s"' % (b"%" * 60_000)),
+        ("date(v) IS NOT 1", b'"now"'),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "update"])
+def test_a_value_for_which_a_function_of_the_table_fails_is_one_rejected_record(
+    tmp_path: Path, check: str, bad: bytes, rule: str | None
+) -> None:
+    rows(tmp_path / "a.db", f"CREATE TABLE t (k PRIMARY KEY, v, CHECK ({check}))")
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", TableRules(on_conflict=rule))
+    values = [b'{"k": 1, "v": 1}', b'{"k": 2, "v": %s}' % bad, b'{"k": 3, "v": 3}']
+    with pytest.raises(RecordRefused):
+        written(target, *values)
+    written(target, *values, rule=ErrorRule("skip"))
+    assert rows(tmp_path / "a.db", "SELECT k FROM t") == [(1,), (3,)]
+
+
 @pytest.mark.parametrize("rule", [None, "ignore", "update"])
 def test_a_slice_that_comes_before_the_one_it_follows_is_refused(
     tmp_path: Path, rule: str | None

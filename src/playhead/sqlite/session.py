@@ -24,6 +24,8 @@ _SETTINGS = (
 )
 
 
+# Statements with values of a record.
+_OF_ROWS = ("INSERT", "UPDATE", "DELETE", "SELECT")
 # Names in quotes may have anything that looks like a parameter.
 _PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
 
@@ -84,7 +86,16 @@ class Session:
         self.run("RELEASE playhead_row")
 
     def _done(self, statement: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
-        return self._connection.execute(_with_parameters(statement), parameters)
+        text = _with_parameters(statement)
+        try:
+            return self._connection.execute(text, parameters)
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR or not text.startswith(_OF_ROWS):
+                raise
+            # A wrong statement has this code too, and cannot be explained. Otherwise a function of the table
+            # or of a trigger has failed for these values.
+            self._connection.execute(f"EXPLAIN {text}", parameters)
+            raise sqlite3.DataError(str(exc)) from exc
 
 
 @lru_cache(maxsize=512)
