@@ -47,6 +47,8 @@ _DEEPEST = 500
 _MOST_BYTES = {"name": LONGEST_NAME, "char": 1}
 # Of types that wrap around at a number that is larger, or below 0.
 _HIGHEST = {"oid": 2**32 - 1, "xid": 2**32 - 1, "cid": 2**32 - 1, "xid8": 2**64 - 1}
+# Of types with numbers inside, which wrap around below 0.
+_NEVER_NEGATIVE = ("oidvector", "tid")
 _ELEMENTS_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', re.DOTALL)
 # A byte of the type "char", as the server writes it.
 _OCTAL = re.compile(r"\\[0-3][0-7]{2}")
@@ -104,6 +106,8 @@ def _refuse_other_value(base: str, text: str, where: str) -> None:
             return  # It reports the others itself.
         if not (number.isdecimal() and len(number) <= 20 and int(number) <= highest):
             raise Bad("out_of_reach", f"{where}: no number of type {base}: 0 to {highest}")
+    if base in _NEVER_NEGATIVE and "-" in text:
+        raise Bad("out_of_reach", f"{where}: a number below 0, which {base} takes for another")
     most = _MOST_BYTES.get(base)
     if most is None or len(text.encode("utf-8", "replace")) <= most:
         return
@@ -115,7 +119,7 @@ def _refuse_other_value(base: str, text: str, where: str) -> None:
 
 def _refuse_other_elements(element: str, text: str, where: str) -> None:
     """Refuse the same in an array that is written as PostgreSQL's text."""
-    if element not in _HIGHEST and element not in _MOST_BYTES:
+    if element not in (*_HIGHEST, *_NEVER_NEGATIVE, *_MOST_BYTES):
         return
     if not text.lstrip().startswith(("{", "[")):
         return
