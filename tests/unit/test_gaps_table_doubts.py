@@ -8,6 +8,7 @@ import pytest
 from playhead.errors import Refused
 from playhead.gaps.gap import Gap, Gaps
 from playhead.gaps.table_doubts import (
+    not_reached,
     of_other_topics,
     of_present_topics,
     policed,
@@ -40,8 +41,9 @@ class Ledger:
         source, topic = str(more.pop("source", "cluster")), str(more.pop("topic", TOPIC))
         is_filtered = more.pop("is_filtered", False)
         places = {topic: LAPS}
+        digest, rules = "" if replay_id.startswith("live.") else "digest", more.pop("rules", {})
         self.begun[replay_id] = Terms(
-            "digest", source, {topic: topic_id}, "postgres", {}, places=places
+            digest, source, {topic: topic_id}, "postgres", rules, places=places
         )
         self.held[replay_id] = []
         for start, end in edges:
@@ -163,3 +165,34 @@ def test_a_key_that_no_unique_index_covers_is_mentioned():
     assert [note.text.split()[0] for note in unkeyed(facts, ("id",))] == ["public.others"]
     assert len(unkeyed(facts, ("a",))) == 2
     assert len(unkeyed(facts, ("b", "a", "c"))) == 1
+
+
+def _not_reached(ledger: Ledger, *missing: Slice) -> list[str]:
+    committed = of_present_topics(ledger, TableFacts((), ledger.begun), NOW)  # type: ignore[arg-type]
+    return [note.text for note in not_reached(committed, missing)]
+
+
+def test_what_a_pipeline_has_not_reached_is_named_before_a_replay_fills_it():
+    ledger = Ledger().replay("live.cars", "new", (0, 40), (40, 60)).replay("r1", "new", (0, 10))
+    [text] = _not_reached(ledger, Slice(TOPIC, 0, 50, 80), Slice(TOPIC, 0, 90, 100))
+    assert "pipeline cars has not reached 30 of these offsets" in text
+    assert "gets these records twice" in text
+
+
+@pytest.mark.parametrize(
+    ("ledger", "missing"),
+    [
+        (Ledger().replay("live.cars", "new", (0, 60)), Slice(TOPIC, 0, 20, 60)),
+        (Ledger().replay("live.cars", "new", (0, 60)), Slice(TOPIC, 1, 20, 80)),
+        (Ledger().replay("live.cars", "old", (0, 60)), Slice(TOPIC, 0, 20, 80)),
+        (Ledger().replay("r1", "new", (0, 60)), Slice(TOPIC, 0, 20, 80)),
+        (
+            Ledger().replay("live.cars", "new", (0, 60), rules={"on_conflict": "newer"}),
+            Slice(TOPIC, 0, 20, 80),
+        ),
+    ],
+)
+def test_a_pipeline_that_has_passed_or_has_a_rule_for_conflicts_writes_nothing_twice(
+    ledger, missing
+):
+    assert _not_reached(ledger, missing) == []

@@ -16,7 +16,7 @@ from playhead.gaps.log_start import (
     expired_by_offsets,
     log_starts_inside,
 )
-from playhead.gaps.lost_from_log import lost_from_log
+from playhead.gaps.lost_from_log import Committed, lost_from_log
 from playhead.gaps.missing import (
     MissingOffsets,
     NoKeyColumns,
@@ -30,6 +30,7 @@ from playhead.gaps.missing import (
 from playhead.gaps.row_lookup import RowLookup
 from playhead.gaps.table_doubts import (
     facts_of_tables,
+    not_reached,
     of_other_topics,
     of_present_topics,
     policed,
@@ -123,7 +124,7 @@ class GapFinder:
         expired = [Gap(each, "expired") for each in lacking.slices if _is_inside(each, self.gone)]
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
-        doubtful, lost, doubts = self._doubts(lacking)
+        doubtful, lost, doubts, begun = self._doubts(lacking)
         first = (*deleted.notes, *open_notes, *doubts)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
@@ -138,7 +139,13 @@ class GapFinder:
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)
-            notes = (*first, *lacking.notes, *self.looked, *self._untimed())
+            notes = (
+                *first,
+                *lacking.notes,
+                *self.looked,
+                *self._untimed(),
+                *not_reached(begun, left),
+            )
             return Gaps(**common, found=tuple(found), absent=None, notes=notes)  # type: ignore[arg-type]
         told = seen(expecting(self.ends.source, self.facts), left, settling, self._in_time())
         gaps = _recounted(told.gaps, lacking.records) if lacking.records else told.gaps
@@ -154,15 +161,19 @@ class GapFinder:
                 *told.notes,
                 *told.absent_notes(),
                 *self._committed(gaps),
+                *not_reached(begun, [each.slice for each in gaps if each.kind == "missing"]),
             ),
         )
 
-    def _doubts(self, lacking: MissingOffsets) -> tuple[int, int, Sequence[Note]]:
+    def _doubts(
+        self, lacking: MissingOffsets
+    ) -> tuple[int, int, Sequence[Note], Sequence[Committed]]:
         """Return how many offsets may be of another topic, and of how many the log lost the records, with notes
-        on both and on what the rows of the table cannot tell."""
+        on both and on what the rows of the table cannot tell; and what is known to be committed to the table."""
         source = self.ends.source
         if self._way == "ledger":
-            return 0, *lost_from_log(source, self.facts, self.spans, lacking.committed)
+            lost, losses = lost_from_log(source, self.facts, self.spans, lacking.committed)
+            return 0, lost, losses, []
         facts, request = facts_of_tables(self.ends.target, self._topics()), self.question.request
         notes = policed(facts)
         if request.spec.table.key and lacking.by != "offsets":
@@ -174,7 +185,7 @@ class GapFinder:
             target, facts, self.facts, there, committed, by_key=by_key
         )
         lost, losses = lost_from_log(source, self.facts, self.spans, committed)
-        return doubtful, lost, [*notes, *others, *losses]
+        return doubtful, lost, [*notes, *others, *losses], committed
 
     def _in_time(self) -> Filter:
         return Filter(self.resolved.from_ms, self.resolved.to_ms)

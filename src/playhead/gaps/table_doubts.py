@@ -10,7 +10,7 @@ from playhead.inventory import DescribesTables, TableFacts
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
-from playhead.source import SourceFacts
+from playhead.source import SourceFacts, TopicPartition
 from playhead.target import Target
 from playhead.terms import Terms, Whereto
 
@@ -125,6 +125,30 @@ def of_present_topics(target: Target, facts: TableFacts, source: SourceFacts) ->
         Committed(each, terms, [e for e in found[each] if _is_of(terms, source, e.slice.topic)])
         for each, terms in begun.items()
     ]
+
+
+def not_reached(committed: Sequence[Committed], missing: Sequence[Slice]) -> list[Note]:
+    """Return notes on pipelines that have not reached missing offsets, and would write them a second time.
+
+    A pipeline with a rule for conflicts meets the rows of a replay as it meets any others.
+    """
+    text = (
+        "pipeline {} has not reached {:,} of these offsets and will write them itself: if a replay fills "
+        "them first, a table without a key gets these records twice, and in one with a key the pipeline stops"
+    )
+    left = {each.replay_id.partition(".")[2]: _beyond(each, missing) for each in committed}
+    return [Note("not-reached", text.format(*each)) for each in left.items() if each[1]]
+
+
+def _beyond(pipeline: Committed, missing: Sequence[Slice]) -> int:
+    """Return how many offsets are beyond what a pipeline has committed; none for a replay, which has an end."""
+    if not pipeline.terms.is_endless or pipeline.terms.rules.get("on_conflict"):
+        return 0
+    ends: dict[TopicPartition, int] = {}
+    for slice_ in (entry.slice for entry in pipeline.entries):
+        ends[slice_.place] = max(slice_.to_offset, ends.get(slice_.place, 0))
+    ahead = [each for each in missing if each.place in ends]
+    return sum(max(0, each.to_offset - max(each.from_offset, ends[each.place])) for each in ahead)
 
 
 def _entries_of(target: Target, replay_ids: Collection[str]) -> Mapping[str, Sequence[Entry]]:
