@@ -85,6 +85,15 @@ class TestNotes:
         assert note.code == "target-values-not-checked"
         assert " of b, d, e, f, g is not counted" in note.text.replace(" and ", ", ")
 
+    def test_of_a_type_of_an_extension(self, sandbox: Endpoints, schema: str) -> None:
+        table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v text")
+        table.run("CREATE EXTENSION IF NOT EXISTS hstore; CREATE EXTENSION IF NOT EXISTS citext")
+        table.run("ALTER TABLE {table} ADD a hstore, ADD b hstore[], ADD c citext, ADD d citext[]")
+        given = record(0, {"id": 1, "v": "a", **dict.fromkeys("abcd", "x")})
+        [note] = inspected(table, given).notes
+        assert note.code == "target-values-not-checked"
+        assert " of a, b is not counted" in note.text
+
     def test_of_what_happens_beside(self, sandbox: Endpoints, schema: str) -> None:
         columns = "id int PRIMARY KEY, v text, more int, even_more int"
         table = Table.made(sandbox.database_url, schema, columns)

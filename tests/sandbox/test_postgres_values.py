@@ -128,6 +128,32 @@ def test_whole_numbers_that_a_column_of_hundreds_rounds_are_counted(
 
 
 @pytest.mark.parametrize("is_beside", [False, True])
+def test_money_and_spaces_that_are_not_kept_are_counted(
+    sandbox: Endpoints, schema: str, is_beside: bool
+) -> None:
+    kinds = ["money", "money[]", "varchar(3)", "varchar(3)[]", "tsvector"]
+    table = made(sandbox, schema, kinds, ", js json" if is_beside else "")
+    rounded = [
+        *('{"c0": 1.005}', '{"c0": "$1.239"}', '{"c1": [1, 1.239]}', '{"c1": "{1.239}"}'),
+        '{"c0": "-$1,234.5678"}',
+    ]
+    cut = [
+        *('{"c2": "ab  "}', '{"c2": "    "}', '{"c3": ["ab  "]}', '{"c2": "\u00e9\u00e9  "}'),
+        *(r'{"c3": "{\"ab  \"}"}', '{"c4": "a:16384"}'),
+    ]
+    kept = [
+        *('{"c0": 1.250}', '{"c0": "$1,234.50"}', '{"c0": "1,234"}', '{"c1": [1.5]}', '{"c0": 7}'),
+        *('{"c2": "ab "}', '{"c3": ["ab "]}', '{"c3": "{ab    }"}', '{"c4": "a:16383"}'),
+        '{"c2": "\u00e9\u00e9\u00e9"}',
+    ]
+    rows = records(*(text.encode() for text in (*rounded, *cut, *kept)))
+    entry = table.commit([*rows, record(len(rows), {"c2": "abcd"})], rule="skip")
+    assert entry.skipped == 1
+    assert entry.details["with_rounded_values"] == len(rounded)
+    assert entry.details["with_cut_values"] == len(cut)
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
 def test_a_number_that_is_rounded_is_counted(
     sandbox: Endpoints, schema: str, is_beside: bool
 ) -> None:

@@ -33,13 +33,32 @@ def altered(base: str, text: str) -> Iterator[str]:
         "P" + "1.5Y" * _MANY,
         "P" + "1:1" * _MANY,
         "P" + "1.0" + "a" * _MANY,
+        "a" + ":1," * _MANY,
+        "a:" + "1A," * 200 + "x",
+        "'" * _MANY + "a",
+        "'" + "\\" * _MANY,
     ],
 )
 def test_no_text_keeps_a_task_busy(text: str) -> None:
     began = time.process_time()
-    for base in ("time", "timetz", "date", "timestamp", "interval"):
+    for base in ("time", "timetz", "date", "timestamp", "interval", "money", "tsvector"):
         assert list(altered(base, text)) in ([], [CUT])
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_cut"),
+    [
+        ("a:16383", False),
+        ("a:16384", True),
+        ("a:1 b:2,99999A c", True),
+        ("'a:99999' 'b''c:99999':5", False),
+        ("a:" + ",".join(map(str, range(1, 256))), False),
+        ("a:" + ",".join(map(str, range(1, 257))), True),
+    ],
+)
+def test_positions_that_a_tsvector_does_not_keep_are_found(text: str, is_cut: bool) -> None:
+    assert [*altered("tsvector", text)] == ([CUT] if is_cut else [])
 
 
 def test_long_texts_that_the_server_accepts_are_counted() -> None:

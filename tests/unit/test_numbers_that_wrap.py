@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from playhead.postgres.rows.text_format import Bad, Number, text_for
-from playhead.postgres.table import Column, decimal_point_of
+from playhead.postgres.table import Column, form_of_money
 
 
 def text(base: str, element: str, held: object) -> str:
@@ -58,6 +58,8 @@ def test_what_the_server_would_change_is_refused(base: str, element: str, held: 
         ("_oid", "oid", "{1,NULL,2}"),
         ("oidvector", "", "1 2"),
         ("tid", "", "(1,0)"),
+        ("tid", "", " ( 1 , 0 ) "),
+        ("_tid", "tid", '{"(1,0)",NULL}'),
         ("_name", "name", '{"' + "a" * 63 + '",b}'),
         ("_text", "text", "{" + "a" * 64 + "}"),
         ("date", "", 20210804),
@@ -73,23 +75,24 @@ def test_a_date_as_a_list_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("money", "point"),
+    ("money", "point", "digits"),
     [
-        ("$1,234.50", "."),
-        ("1.234,50 €", ","),
-        ("1 234,50 €", ","),
-        ("CHF 1’234.50", "."),
-        ("KD 1,234.500", "."),
-        ("￥1,235", "."),
-        ("1.235 kr", ","),
-        ("$1234.50", "."),
-        ("1234,50 zł", ","),
-        ("1235", "."),
-        ("", "."),
+        ("$1,234.50", ".", 2),
+        ("1.234,50 €", ",", 2),
+        ("1 234,50 €", ",", 2),
+        ("CHF 1’234.50", ".", 2),
+        ("KD 1,234.500", ".", 3),
+        ("1234.500", ".", 3),
+        ("￥1,235", ".", 0),
+        ("1.235 kr", ",", 0),
+        ("$1234.50", ".", 2),
+        ("1234,50 zł", ",", 2),
+        ("1235", ".", 0),
+        ("", ".", 2),
     ],
 )
-def test_the_decimal_point_of_a_server(money: str, point: str) -> None:
-    assert decimal_point_of(money) == point
+def test_the_form_of_a_servers_money(money: str, point: str, digits: int) -> None:
+    assert form_of_money(money) == (point, digits)
 
 
 def test_a_number_is_money_with_the_decimal_point_of_its_server() -> None:

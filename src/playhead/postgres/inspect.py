@@ -305,7 +305,7 @@ def _notes_of_alterations(subject: Subject) -> Iterator[Note]:
     own = [each.name for each in subject.layout.values if each.column.may_alter_inside]
     if own:
         text = f"what the server rounds or cuts inside of the values of {_listed(own)} is not counted: "
-        yield Note("target-values-not-checked", f"{text}their types are your own")
+        yield Note("target-values-not-checked", f"{text}their types are not PostgreSQL's own")
 
 
 def _alterations_of_value(subject: Subject, documents: Documents, value: bytes | None) -> set[str]:

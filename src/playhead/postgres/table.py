@@ -44,7 +44,8 @@ LEFT JOIN pg_catalog.pg_type element ON element.oid = base.typelem AND base.typc
 WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
-# Of a type that is not PostgreSQL's own: whether it contains times, and of what types it is made.
+# Of a type that is not PostgreSQL's own: whether it contains times, and a type of an extension such as hstore or
+# geometry, and of what types it is made.
 _PARTS = """
 WITH RECURSIVE part AS (
     SELECT $1::int8::oid AS oid
@@ -60,7 +61,9 @@ WITH RECURSIVE part AS (
                   AND w.classid = 1247::oid AND w.refclassid = 1247::oid
     ) inner_type (oid)
 ), piece AS (
-    SELECT p.typcategory = 'D' AND p.oid < 16384::oid AS holds_times, CASE p.typtype
+    SELECT p.typcategory = 'D' AND p.oid < 16384::oid AS holds_times,
+           p.typtype = 'b' AND p.typelem = 0::oid AND p.typcategory <> 'S' AND p.oid >= 16384::oid AS is_unknown,
+           CASE p.typtype
         WHEN 'd' THEN pg_catalog.format_type(p.typbasetype, p.typtypmod)
         WHEN 'e' THEN 'enum'
         WHEN 'c' THEN (
@@ -71,12 +74,14 @@ WITH RECURSIVE part AS (
             WHERE f.attrelid = p.typrelid AND f.attnum > 0 AND NOT f.attisdropped)
         ELSE p.typname::text END AS made_of
     FROM part JOIN pg_catalog.pg_type p ON p.oid = part.oid
-) SELECT pg_catalog.bool_or(holds_times), pg_catalog.string_agg(made_of, '; ' ORDER BY made_of) FROM piece
+) SELECT pg_catalog.bool_or(holds_times), pg_catalog.bool_or(is_unknown),
+         pg_catalog.string_agg(made_of, '; ' ORDER BY made_of) FROM piece
 """
 _FIRST_OF_USERS = 16384
 # Types of which the server may keep less than a text says, without an error, in what `_PARTS` says of a type.
 _MAY_ALTER = re.compile(
-    r'(?:^|[ ;])(?:numeric\(|interval|jsonb|name|"char"|oid|xid8?|cid)[^ ,;]*(?:[,;]|$)'
+    r"(?:^|[ ;])(?:numeric\(|character varying\(|money|interval|jsonb|tsvector|tid|"
+    r'name|"char"|oid|xid8?|cid)[^ ,;]*(?:[,;]|$)'
 )
 _TABLE = """
 SELECT c.oid::int8, c.relkind::text,
@@ -144,7 +149,7 @@ class Column:
     holds_times: bool = False
     """Whether a user-defined type contains times: a row, a range, an array."""
     may_alter_inside: bool = False
-    """Whether the server may silently alter what is inside of such a type."""
+    """Whether the server may silently alter what is inside of such a type, or of one of an extension."""
     number: int = 0
     """The server's own, which a column that is dropped and added again does not get back."""
     made_of: str = ""
@@ -152,6 +157,8 @@ class Column:
 
     decimal_point: str = "."
     """Of the type money, by the server's `lc_monetary`."""
+    money_digits: int = 2
+    """How many decimals the type money has, by the same."""
 
     @property
     def there(self) -> ColumnThere:
@@ -225,20 +232,20 @@ def _column(ask: Ask, row: Row) -> Column:
     *facts, number, made_of, type_oid, is_array, money = row
     holds_times = may_alter = False
     if type_oid >= _FIRST_OF_USERS:
-        [(holds_times, made_of)] = ask(_PARTS, (type_oid,))
-        may_alter = holds_times or _MAY_ALTER.search(made_of) is not None
+        [(holds_times, is_unknown, made_of)] = ask(_PARTS, (type_oid,))
+        may_alter = holds_times or is_unknown or _MAY_ALTER.search(made_of) is not None
         made_of += "[]" if is_array else ""
-    point = decimal_point_of(money)
-    return Column(*[*facts, holds_times, may_alter, number, made_of, point])
+    return Column(*[*facts, holds_times, may_alter, number, made_of, *form_of_money(money)])
 
 
-def decimal_point_of(money: str) -> str:
-    """Return the decimal point of a server that writes 1234.5 so, with its decimals or rounded."""
+def form_of_money(money: str) -> tuple[str, int]:
+    """Return the decimal point and the decimals of a server that writes 1234.5 so, with them or rounded."""
     between = re.findall(r"(?<=\d)\D+(?=\d)", money)
-    is_rounded = len(between) == 1 and re.search(r"\d{3}\D*$", money) is not None
+    is_rounded = len(between) == 1 and re.search(r"23[45]\D*$", money) is not None
     if is_rounded:
-        return "," if between[0] == "." else "."
-    return between[-1] if between else "."
+        return "," if between[0] == "." else ".", 0
+    last = re.search(r"(\d+)\D*$", money)
+    return (between[-1], len(last[1])) if between and last else (".", 0 if money else 2)
 
 
 def _key(row: Row) -> Key:

@@ -74,6 +74,9 @@ _REPEATED_SIGN = re.compile(r"([^0-9A-Za-z])\1+")
 _ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
 # A zone of which nothing is lost without it: times without a zone are UTC.
 _UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
+_POSITIONS = re.compile(r":(\d{1,9}+[A-Da-d*]*+(?:,\d{1,9}+[A-Da-d*]*+)*+)")
+_QUOTED_WORD = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
+_MOST_POSITIONS, _LAST_POSITION = 255, 16_383
 _FLOAT = {"float4": "f", "float8": "d"}
 _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 
@@ -81,9 +84,20 @@ _HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 def may_alter(column: Column) -> bool:
     """Return whether the column may silently change some values."""
     kind = column.element or column.base
-    if kind in (*_TIMES, *_BOUNDS, *FLOATS, "date", "interval", "jsonb"):
+    if kind in (*_TIMES, *_BOUNDS, *FLOATS, "date", "interval", "jsonb", "money", "tsvector"):
         return True
-    return kind == "numeric" and column.base_modifier >= 4
+    return kind in ("numeric", "varchar") and column.base_modifier >= 4
+
+
+def longest_text(column: Column) -> int | None:
+    """Return the length at which a column cuts spaces off; None if it keeps them, or spaces count for nothing."""
+    is_cut = column.base == "varchar" and column.base_modifier >= 4
+    return column.base_modifier - 4 if is_cut else None
+
+
+def too_long_rows(texts: Any, most: int) -> list[int]:
+    """Return the rows whose text is longer; the server refuses those that do not end in spaces."""
+    return where_true(pc.greater(pc.utf8_length(texts), most))
 
 
 def unit_of_times(column: Column) -> int | None:
@@ -142,6 +156,11 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
     if kind in FLOATS:  # The server itself refuses such a number in a text.
         if any(isinstance(each, Number) and becomes_zero(kind, each) for each in leaves):
             yield ROUNDED
+        return
+    if kind in _OF_TEXTS:
+        texts = [text for each in leaves if isinstance(each, str) for text in _texts(column, each)]
+        if any(_OF_TEXTS[kind](column, text) for text in texts):
+            yield ROUNDED if kind == "money" else CUT
         return
     if kind in _BOUNDS:
         leaves = [part for each in leaves for part in _BETWEEN_BOUNDS.split(str(each))]
@@ -274,6 +293,40 @@ _CUTS: Mapping[str, Callable[[str], bool]] = {
     "date of a range": _clock_is_cut,
     # A value of a column is given to the server as one with a zone, a bound cannot be.
     "timestamp of a range": _zone_is_ignored,
+}
+
+
+def _texts(column: Column, text: str) -> Sequence[str]:
+    """Return the elements of an array that is written as PostgreSQL's text, or the text itself."""
+    if not column.element or isinstance(text, Number) or not text.lstrip().startswith(("{", "[")):
+        return (text,)
+    elements = _ELEMENT_OF_TEXT.findall(text.partition("{")[2])
+    return [_ESCAPED.sub(r"\1", quoted or plain.strip()) for quoted, plain in elements]
+
+
+def _is_too_long(column: Column, text: str) -> bool:
+    return len(text) > column.base_modifier - 4
+
+
+def _is_rounded_money(column: Column, text: str) -> bool:
+    if isinstance(text, Number):
+        return _decimals(text) > column.money_digits
+    _, point, behind = text.rpartition(column.decimal_point)
+    digits = re.match(r"\d*", behind)
+    return bool(point and digits and len(digits[0].rstrip("0")) > column.money_digits)
+
+
+def _has_far_positions(_: Column, text: str) -> bool:
+    """Return whether a word of a tsvector has positions of which the server keeps only the highest possible."""
+    found = _POSITIONS.findall(_QUOTED_WORD.sub("w", text))
+    places = [re.findall(r"\d+", each) for each in found]
+    return any(len(of) > _MOST_POSITIONS or max(map(int, of)) > _LAST_POSITION for of in places)
+
+
+_OF_TEXTS: Mapping[str, Callable[[Column, str], bool]] = {
+    "varchar": _is_too_long,
+    "money": _is_rounded_money,
+    "tsvector": _has_far_positions,
 }
 
 

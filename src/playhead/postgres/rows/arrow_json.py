@@ -12,7 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from playhead.postgres.rows.altered_values import rounded_rows, unit_of_times
+from playhead.postgres.rows.altered_values import (
+    longest_text,
+    rounded_rows,
+    too_long_rows,
+    unit_of_times,
+)
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import rows_with_zero
 from playhead.postgres.rows.python_json import Documents, read_object
@@ -160,6 +165,8 @@ def read(
             zeros = rows_with_zero(column)
             odd.update(row for row in zeros if _NEAR_ZERO.search(values[row]))
         columns[field.name] = column
+        if (most := longest_text(field.column)) is not None:
+            odd.update(too_long_rows(column, most))
         if (unit := unit_of_times(field.column)) is not None:
             rounded.update(rounded_rows(column, unit))
     return ArrowRows(pa.table(columns), sorted(odd), sorted(rounded - odd), is_complete)

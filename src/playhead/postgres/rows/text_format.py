@@ -49,6 +49,8 @@ _MOST_BYTES = {"name": LONGEST_NAME, "char": 1}
 _HIGHEST = {"oid": 2**32 - 1, "xid": 2**32 - 1, "cid": 2**32 - 1, "xid8": 2**64 - 1}
 # Of types with numbers inside, which wrap around below 0.
 _NEVER_NEGATIVE = ("oidvector", "tid")
+# The server ignores what follows.
+_TID = re.compile(r"\s*\(\s*[-+]?\d+\s*,\s*[-+]?\d+\s*\)\s*")
 _ELEMENTS_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', re.DOTALL)
 # A byte of the type "char", as the server writes it.
 _OCTAL = re.compile(r"\\[0-3][0-7]{2}")
@@ -106,6 +108,8 @@ def _refuse_other_value(base: str, text: str, where: str) -> None:
             return  # It reports the others itself.
         if not (number.isdecimal() and len(number) <= 20 and int(number) <= highest):
             raise Bad("out_of_reach", f"{where}: no number of type {base}: 0 to {highest}")
+    if base == "tid" and _TID.fullmatch(text) is None:
+        raise Bad("out_of_reach", f"{where}: no tid, such as (0,1)")
     if base in _NEVER_NEGATIVE and "-" in text:
         raise Bad("out_of_reach", f"{where}: a number below 0, which {base} takes for another")
     most = _MOST_BYTES.get(base)
