@@ -100,7 +100,6 @@ QUOTED = (
     "org.apache.spark.SparkException: Python worker exited unexpectedly",
     "SparkContext was shut down",
     "java.lang.OutOfMemoryError: Java heap space",
-    "java.lang.ArithmeticException: long overflow",
 )
 AWAITED = (
     "An error occurred while calling o107.getResult.\n"
@@ -196,6 +195,13 @@ def test_memory_that_was_not_enough_is_said_and_not_tried_again():
 def test_a_time_that_spark_cannot_hold_is_told_apart():
     text = ABORTED.format("java.lang.ArithmeticException: long overflow")
     assert type(failure_of(RuntimeError(text))) is TimeOutOfReach
+    of_the_reader = (
+        "An error occurred while calling o136.collectToPython.\n"
+        ": org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic laps overflows\n"
+        "\tat org.apache.spark.sql.kafka010.KafkaExceptions$.kafkaMalformedRecordTimestamp(K.scala:188)\n"
+        "Caused by: java.lang.ArithmeticException: long overflow\n"
+    )
+    assert type(failure_of(RuntimeError(of_the_reader))) is TimeOutOfReach
 
 
 def test_a_worker_without_memory_is_no_fault_of_ours():
