@@ -96,6 +96,21 @@ def test_letters_of_a_topic_that_was_made_anew_are_written_again(
     assert not lost_letters(dead_letters, replay_id, [replace(counted, written=10, dead=0)])
 
 
+def test_a_plan_says_which_letters_the_topic_would_reject(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    old = "message.timestamp.before.max.ms"
+    roomy = make_topic(**{"max.message.bytes": str(20 << 20)})
+    narrow = make_topic(**{"cleanup.policy": "compact", old: "1000"})
+    codes = {
+        topic: [note.code for note in DeadLetterTopic(kafka, topic).inspect()]
+        for topic in (roomy, narrow, f"none-{new_id()}")
+    }
+    found = {topic: [code for code in said if "letters" in code] for topic, said in codes.items()}
+    narrows = ["dead-letters-compacted", "dead-letters-size", "dead-letters-time"]
+    assert [*found.values()] == [[], narrows, []]
+
+
 def test_what_cannot_be_sent_as_it_is_can_be_buried(kafka: KafkaConnection, topic: str) -> None:
     dead = record(5, timestamp_ms=0, headers=(("a\0", b"1"), ("\ud800", b"2")))
     with DeadLetterTopic(kafka, topic).open(new_id()) as bury:

@@ -10,6 +10,7 @@ from playhead.account import Account, DeadLetter, WriteDeadLetters
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import NoSuchTopic, describe_those
+from playhead.kafka.read.facts import settings_of
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.dead_letter_headers import carried, letter_headers, record_of_letter
 from playhead.kafka.write.ledger import Ledger
@@ -17,7 +18,7 @@ from playhead.kafka.write.ledger_keys import burial_id, former_burial_id
 from playhead.kafka.write.ledger_topic import make_ledger, notes_on_ledger
 from playhead.kafka.write.lost_copies import lost_copies
 from playhead.kafka.write.target import KafkaTarget, KafkaWriter
-from playhead.kafka.write.target_topics import described_soon, make_topic
+from playhead.kafka.write.target_topics import TargetTopic, described_soon, make_topic
 from playhead.kafka.write.written_dead_letters import DETAIL, Burials, packed
 from playhead.ledger import Entry
 from playhead.note import Note
@@ -31,7 +32,8 @@ _MOST_AHEAD_MS = 3_600_000
 # The broker would compute that an earlier one is too far from now.
 _FIRST_MS = -(1 << 62)
 # Dead letters must not expire before someone reads them, and large records must fit.
-_SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(20 << 20)}
+_MOST_BYTES = 20 << 20
+_SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(_MOST_BYTES)}
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,16 @@ class DeadLetterTopic:
     topic: str
 
     def inspect(self) -> tuple[Note, ...]:
-        """Check the ledger of its cluster, which lists the letters and must not forget them."""
+        """Check the ledger of its cluster, which must not forget the letters, and whether the topic takes them all."""
         with Admin(self.connection) as admin:
-            return tuple(notes_on_ledger(admin, describe_those(admin, [self.topic])))
+            there = describe_those(admin, [self.topic])
+            settings = settings_of(admin, there)
+            found = [
+                TargetTopic(name, len(each.partitions), settings[name])
+                for name, each in there.items()
+            ]
+            notes = [note for topic in found for note in _notes_on(topic)]
+            return (*notes_on_ledger(admin, there), *notes)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[WriteDeadLetters]:
@@ -115,6 +124,29 @@ class KafkaLetters:
 
     def digest(self, record: Record, /) -> int:
         return carried(record, is_letter=False)
+
+
+def _notes_on(topic: TargetTopic) -> Iterator[Note]:
+    """Return notes on letters that the topic would reject, which ends the replay."""
+    if topic.is_compacted:
+        text = (
+            f"dead letters: {topic.name} is compacted: of the letters of one key, only the last stays, and a "
+            "rejected record without a key ends the replay"
+        )
+        yield Note("dead-letters-compacted", text)
+    if topic.most_bytes is not None and topic.most_bytes < _MOST_BYTES:
+        text = (
+            f"dead letters: {topic.name} accepts at most {topic.most_bytes} bytes at once: a rejected record that "
+            f"is larger with its reason ends the replay; playhead topics alter {topic.name} --set "
+            f"max.message.bytes={_MOST_BYTES}"
+        )
+        yield Note("dead-letters-size", text, "info")
+    if topic.limit_ms("before") is not None:
+        text = (
+            f"dead letters: {topic.name} accepts no old records (message.timestamp.before.max.ms): a rejected one "
+            "ends the replay"
+        )
+        yield Note("dead-letters-time", text)
 
 
 def create_topic(admin: Admin, topic: str) -> None:
