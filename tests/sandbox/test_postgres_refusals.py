@@ -160,6 +160,29 @@ class TestWhatTheServerRefuses:
             table.commit(self.rows("x"), rule="skip")
         assert table.column("id") == []
 
+    @pytest.mark.parametrize(
+        "made_of_it",
+        [
+            "PERFORM NEW.v::regclass",
+            "EXECUTE 'SELECT ' || NEW.v",
+            "EXECUTE 'SELECT 1 FROM public.no_table_' || NEW.v",
+        ],
+    )
+    def test_a_statement_that_a_trigger_makes_of_a_value(
+        self, sandbox: Endpoints, schema: str, made_of_it: str
+    ) -> None:
+        table = self.made(sandbox, schema, "text")
+        table.run(
+            f"""CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN IF NEW.id = 1 THEN {made_of_it}; END IF; RETURN NEW; END$$;
+                CREATE TRIGGER t BEFORE INSERT ON {{table}}
+                FOR EACH ROW EXECUTE FUNCTION "{schema}".f()"""
+        )
+        assert [offset for offset, _ in table.refused(self.rows("no such"))] == [1]
+        assert table.column("id") == [0, 2]
+        with pytest.raises(StatementRefused):
+            table.commit([record(9, {"id": 1, "v": "no such"})], rule="skip")
+
     def test_a_trigger_of_the_whole_statement_takes_no_record(
         self, sandbox: Endpoints, schema: str
     ) -> None:

@@ -59,6 +59,21 @@ _GONE = {
     "42703": "a column",
 }
 
+_KINDS = {
+    "22001": "too_long",
+    "22003": "out_of_reach",
+    "22008": "out_of_reach",
+    "22021": "utf8",
+    "22P05": "utf8",
+    "23502": "null",
+    "23503": "reference",
+    UNIQUE_VIOLATION: "conflict",
+    "54000": "too_long",
+    "54001": "json",
+}
+# Other SQLSTATEs come from a constraint, a row security policy, or a trigger.
+_OF_TYPES = ("0A", "21", "22", "3F", "42", "XX")
+_POLICY = "42501"
 
 # PostgreSQL's own are of some hundred characters; a trigger's may be longer, and those of a hostile server endless.
 _LONGEST = 10_000
@@ -137,6 +152,8 @@ class DataError(Exception):
     ) -> None:
         self.sqlstate, self.reason = sqlstate, reason
         self.constraint, self.column = constraint, column
+        self.doubt: PlayheadError | None = None
+        """What it is instead if the same happens to every record: a fault of a trigger."""
         super().__init__(reason)
 
 
@@ -190,11 +207,21 @@ def of_a_record(
         return DataError(sqlstate, refusal.reason)
     if sqlstate[:2] in _NOBODYS_CLASSES:
         return None
-    if sqlstate[:2] in _UNSURE_CLASSES and refusal.inside:
-        return None  # A statement of a trigger lacks something: that must be fixed in the trigger.
-    if sqlstate == _NOT_ALLOWED and not has_policies:
+    if sqlstate == _NOT_ALLOWED and (refusal.inside or not has_policies):
         return None
-    return DataError(sqlstate, refusal.reason)
+    error = DataError(sqlstate, refusal.reason)
+    if sqlstate[:2] in _UNSURE_CLASSES and refusal.inside:
+        # A statement of a trigger lacks something: that must be fixed in the trigger, unless it is made of a value.
+        error.doubt = refusal
+    return error
+
+
+def kind_of(sqlstate: str) -> str:
+    """Return one word for why the server refuses a record."""
+    if sqlstate in _KINDS:
+        return _KINDS[sqlstate]
+    is_of_type = sqlstate[:2] in _OF_TYPES and sqlstate != _POLICY
+    return "type" if is_of_type else "check"
 
 
 def _sentence(error: Any) -> str:

@@ -16,6 +16,7 @@ from playhead.postgres.errors import (
     DataError,
     RightMissing,
     StatementRefused,
+    kind_of,
     of_a_record,
 )
 from playhead.postgres.merge_sql import AT, GONE, GONE_TEXTS, STAGE, TEXTS, MergeSql, named
@@ -34,23 +35,6 @@ Statement = Callable[[int, int], str]
 """Returns the statement for the records between two offsets."""
 Run = Callable[[str], Mapping[str, int]]
 """Runs a statement, and returns what to count."""
-
-_KINDS = {
-    "22001": "too_long",
-    "22003": "out_of_reach",
-    "22008": "out_of_reach",
-    "22021": "utf8",
-    "22P05": "utf8",
-    "23502": "null",
-    "23503": "reference",
-    UNIQUE_VIOLATION: "conflict",
-    "54000": "too_long",
-    "54001": "json",
-}
-# Other SQLSTATEs come from a constraint, a row security policy, or a trigger.
-_OF_TYPES = ("0A", "21", "22", "3F", "42", "XX")
-_POLICY = "42501"
-
 
 # With this many parts, scanning all rows for each takes longer than an index.
 _INDEXED_FROM = 8
@@ -215,10 +199,12 @@ class Stage:
         if sweeps and self._refusal(statement, *everything, run) is None:
             return
         found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
+        orders = [row[0] for row in found]
         before = self._counts.copy()
         try:
             with self._session.savepoint():
-                self._bisect(statement, [row[0] for row in found], run)
+                self._bisect(statement, orders, run)
+                self._settle_doubts(orders)
                 if self._waiting:
                     self._try_again(statement, run)
                     raise _Undone
@@ -226,6 +212,14 @@ class Stage:
         except _Undone:
             self._counts = before
             self._without(self._bad, statement, source, run)
+
+    def _settle_doubts(self, orders: Sequence[int]) -> None:
+        """Refuse the records of doubtful errors if another record passed; otherwise no record is to blame."""
+        doubtful = {at: self._bad[at] for at in orders if at in self._bad and self._bad[at].doubt}
+        for order, refusal in doubtful.items():
+            if refusal.doubt is not None and all(at in self._bad for at in orders):
+                raise refusal.doubt
+            self._refuse(order, refusal.sqlstate, refusal.reason)
 
     def _try_again(self, statement: Statement, run: Run) -> None:
         """Retry rows that refer to later rows; those refused again are bad."""
@@ -271,7 +265,8 @@ class Stage:
                 self._waiting[orders[0]] = refusal
             else:
                 self._bad[orders[0]] = refusal
-                self._refuse(orders[0], refusal.sqlstate, refusal.reason)
+                if refusal.doubt is None:
+                    self._refuse(orders[0], refusal.sqlstate, refusal.reason)
             return
         half = len(orders) // 2
         self._bisect(statement, orders[:half], run)
@@ -390,11 +385,3 @@ class Stage:
         for each in key:
             columns[each.name] = pa.array([found[each.name] for found in texts], pa.string())
         return pa.table(columns)
-
-
-def kind_of(sqlstate: str) -> str:
-    """Return one word for why the server refuses a record."""
-    if sqlstate in _KINDS:
-        return _KINDS[sqlstate]
-    is_of_type = sqlstate[:2] in _OF_TYPES and sqlstate != _POLICY
-    return "type" if is_of_type else "check"
