@@ -125,6 +125,12 @@ class TestWhatTheServerRefuses:
             table.commit(self.rows("x"), rule="skip")
         assert "GRANT" in (caught.value.hint or "")
 
+    def test_a_schema_that_nobody_may_use_is_named(self, sandbox: Endpoints, schema: str) -> None:
+        table = self.secured(sandbox, schema, f'REVOKE USAGE ON SCHEMA "{schema}" FROM ROLE_OF_IT')
+        with pytest.raises(RightMissing) as caught:
+            table.commit(self.rows("x"), rule="skip")
+        assert f"GRANT USAGE, CREATE ON SCHEMA {schema} TO" in (caught.value.hint or "")
+
     def secured(self, sandbox: Endpoints, schema: str, more: str) -> Table:
         """Of a user whom a policy lets write anything but "bad"."""
         role = f"r_{schema[-8:]}"

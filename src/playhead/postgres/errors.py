@@ -1,5 +1,6 @@
 """Translates the server's errors: try again later, fix a permission, or refuse a record."""
 
+import re
 from typing import Any
 
 from playhead import secrets
@@ -50,6 +51,7 @@ _NOBODYS_CLASSES = (
 # A text that a type cannot parse; and a missing object in a statement of a trigger.
 _UNSURE_CLASSES = ("0A", "3F", "42")
 _NOT_ALLOWED = "42501"
+_OF_A_SCHEMA = re.compile(r"permission denied for schema (\S+)")
 # What `regtype` says of a text that is no name of a type, with this text as its context.
 _SYNTAX = "42601"
 _GONE = {
@@ -187,6 +189,9 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
         "is_raised": is_raised,
     }
     if sqlstate == _NOT_ALLOWED:
+        schema = _OF_A_SCHEMA.search(reason)
+        if schema is not None:
+            grant = f"GRANT USAGE, CREATE ON SCHEMA {schema[1]} TO this_user"
         return RightMissing(where, grant=grant, **told)
     return StatementRefused(where, **told)
 
