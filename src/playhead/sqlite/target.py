@@ -3,7 +3,7 @@
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from playhead.request import TableRules
 from playhead.sqlite.session import Session, database_file, open_database
 from playhead.tables.json_fields import Row
 from playhead.tables.kept_rows import CHANGES, KeptRows
-from playhead.tables.row_table import RowTable
+from playhead.tables.row_table import RowTable, WrittenRow
 from playhead.tables.sql import RowSession, listed, named, numbered
 from playhead.tables.target import RowTarget
 from playhead.target import InUse
@@ -42,6 +42,13 @@ _TYPED = (
 _MARK = "playhead_mark_"
 _MARKS = "SELECT name FROM sqlite_master WHERE tbl_name = $1 COLLATE NOCASE AND name GLOB $2"
 _TEXT = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = $1 COLLATE NOCASE"
+_KEYS = """
+SELECT f.id, f."table", f."from", coalesce(f."to", (
+    SELECT p.name FROM pragma_table_xinfo(f."table") p WHERE p.pk = f.seq + 1))
+FROM pragma_foreign_key_list($1) f ORDER BY f.id, f.seq
+"""
+_IS_UNMET = "SELECT 1 FROM pragma_foreign_key_check($1) LIMIT 1"
+_DEFERRED = re.compile(r"\bINITIALLY\s+DEFERRED\b", re.IGNORECASE)
 # A constraint of a table itself can remove rows that are in the way.
 _REPLACES = re.compile(r"\bON\s+CONFLICT\s+REPLACE\b", re.IGNORECASE)
 
@@ -133,8 +140,48 @@ class SqliteTarget(RowTarget):
             text = f"{cannot}: it is defined with ON CONFLICT REPLACE, and {why}"
             raise Refused(text, hint=hint)
 
+    def waits(self, session: RowSession, table: RowTable) -> bool:
+        return any(
+            _DEFERRED.search(keywords(text)) for (text,) in session.run(_TEXT, (table.name,))
+        )
+
+    def unmet(
+        self, session: RowSession, table: RowTable, rows: Iterable[WrittenRow]
+    ) -> list[WrittenRow]:
+        if not session.run(_IS_UNMET, (table.name,)):
+            return []
+        keys: dict[int, list[tuple[str, str, str]]] = {}
+        for number, *parts in session.run(_KEYS, (table.name,)):
+            keys.setdefault(number, []).append(tuple(parts))
+        by = table.key if table.rules.on_conflict else ()
+        found = []
+        for each in rows:
+            there = {name: each.row[name] for name in by}
+            if any(_refers_to_none(session, table, each.row, key, there) for key in keys.values()):
+                found.append(each)
+        return found
+
     def count_converted(self, session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
         return count_converted(session, table, rows)
+
+
+def _refers_to_none(
+    session: RowSession,
+    table: RowTable,
+    row: Row,
+    key: Sequence[tuple[str, str, str]],
+    there: Row,
+) -> bool:
+    """Return whether a row refers to one that does not exist; with a key, as it is in the table now."""
+    columns = [column for _, column, _ in key]
+    held = [row.get(column) for column in columns]
+    if there:
+        stored = table.select(session, [named(column) for column in columns], there)
+        held = list(stored[0]) if stored else []
+    if not held or None in held:
+        return False
+    same = " AND ".join(f"{named(to)} = ${n}" for n, (*_, to) in enumerate(key, 1))
+    return not session.run(f"SELECT 1 FROM main.{named(key[0][0])} WHERE {same} LIMIT 1", held)  # noqa: S608
 
 
 def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:

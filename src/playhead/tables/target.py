@@ -15,7 +15,7 @@ from playhead.tables.columns import METADATA
 from playhead.tables.json_fields import Row
 from playhead.tables.kept_rows import KeptRows
 from playhead.tables.ledger import SavedTerms, SqlLedger, SqlReplays, ledger_of, terms_of
-from playhead.tables.row_table import RowTable, new_table, whereto_of
+from playhead.tables.row_table import RowTable, WrittenRow, new_table, whereto_of
 from playhead.tables.sql import RowSession, listed, named
 from playhead.tables.writer import RowWriter
 from playhead.target import Inspection, InspectRequest, Target, Writer
@@ -76,6 +76,19 @@ class RowTarget(Target):
     @abstractmethod
     def count_converted(self, session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
         """Return in how many rows the types of the table change a value."""
+
+    def waits(self, session: RowSession, table: RowTable) -> bool:  # noqa: ARG002
+        """Return whether foreign keys of a table are checked only at the end of a transaction."""
+        return False
+
+    def unmet(
+        self,
+        session: RowSession,  # noqa: ARG002
+        table: RowTable,  # noqa: ARG002
+        rows: Iterable[WrittenRow],  # noqa: ARG002
+    ) -> list[WrittenRow]:
+        """Return the rows for which such a key would refuse the transaction."""
+        return []
 
     # --- what they have in common
 

@@ -47,7 +47,10 @@ class RowWriter(Writer):
                 raise NotBegunThere(self._replay_id, where=self._target.where)
             refuse_other_place(self._replay_id, terms, topic, whereto_of(now.name, now))
             self._ledger.admit(self._replay_id, account, is_ordered=self._target.is_ordered)
-            details = self._insert(table, account, rows)
+            insert = (
+                self._insert_waiting if self._target.waits(self._session, table) else self._insert
+            )
+            details = insert(table, account, rows)
             abort_point("tables.rows_written")
             self._ledger.add(self._replay_id, account.close(details))
             abort_point("tables.entry_written")
@@ -76,6 +79,26 @@ class RowWriter(Writer):
     def _look_up(self, topic: str) -> RowTable:
         """Return a topic's table as it is now."""
         return self._target.there(self._session, topic)
+
+    def _insert_waiting(
+        self, table: RowTable, account: Account, rows: Sequence[WrittenRow]
+    ) -> dict[str, Any]:
+        """Insert the rows, and find those that the database would refuse only when it commits."""
+        while True:
+            self._session.run("SAVEPOINT playhead_slice")
+            details = self._insert(table, account, rows)
+            refused = account.refused_offsets
+            written = [each for each in rows if each.row and each.record.offset not in refused]
+            unmet = self._target.unmet(self._session, table, written)
+            if not unmet:
+                self._session.run("RELEASE playhead_slice")
+                return details
+            self._session.run("ROLLBACK TO playhead_slice")
+            for each in unmet:
+                reason = f"table {table.name}: it refers to a row that does not exist"
+                account.refuse(each.record, kind="reference", reason=reason)
+            left = account.refused_offsets
+            rows = [each for each in rows if each.record.offset not in left]
 
     def _insert(
         self, table: RowTable, account: Account, rows: Sequence[WrittenRow]
