@@ -16,8 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from playhead import secrets
 from playhead.errors import BadValue, MissingPiece, PlayheadError
 from playhead.json_objects import JsonText
+from playhead.record import Record, TimestampType
+from playhead.records import Records
 from playhead.schemas.decoder import REGISTERED, WORDS, as_text, decoder
 from playhead.schemas.errors import Undecodable
 from playhead.schemas.plain_forms import as_json
@@ -25,6 +28,7 @@ from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.registry import Kept, Registry, RegistryRefused, RegistryUnavailable
 from playhead.schemas.registry_decoder import Registered
 from playhead.schemas.schema_id import VALUE_HEADER, SchemaId, find, read_indexes
+from playhead.schemas.value_decoder import ValueDecoding
 from tests.fix_registry import TestRegistry
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "schemas" / "confluent.json"
@@ -226,6 +230,34 @@ def test_a_redirect_is_not_followed_with_the_password(written: TestRegistry) -> 
     with pytest.raises(RegistryRefused, match="302"):
         decode("avro", base64.b64decode(WRITTEN["cases"][1]["data"]), written.url)
     assert len(written.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, {"error_code": 40403, "message": "no schema for me:s3cret/pw"}),
+        (200, {"schema": "x", "schemaType": "s3cret/pw"}),
+        (200, {"schema": '{"type": "s3cret/pw"}'}),
+        (200, {"schema": '"string"', "references": [{"name": "n", "subject": "s3cret/pw"}]}),
+    ],
+)
+def test_why_a_record_is_undecoded_tells_no_login_that_a_registry_repeats(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, dict[str, Any]]
+) -> None:
+    monkeypatch.setattr(secrets, "_known", set())  # as in the process of a task
+    for reference in answer[1].get("references", ()):
+        reference["version"] = 1
+    gone = 404, {"error_code": 40401, "message": "Subject not found"}
+    monkeypatch.setattr(
+        registry, "answer", lambda _method, path, _body: gone if "subjects" in path else answer
+    )
+    url = registry.url.replace("//", "//me:s3cret%2Fpw@")
+    record = Record("t", 0, 7, 1, TimestampType.CREATE_TIME, None, b"\0\0\0\0\1abc")
+    found = ValueDecoding("registry", url).open().decoded(Records.of([record]))
+    reason = found.undecoded[7]
+    assert secrets.HIDDEN in reason
+    assert "s3cret" not in reason
+    assert "pw" not in reason.replace(secrets.HIDDEN, "")
 
 
 @pytest.mark.parametrize("url", ["registry:8081", "file:///etc/passwd", "http://"])

@@ -1,5 +1,6 @@
 """The error of bytes that cannot be decoded."""
 
+from playhead import secrets
 from playhead.errors import PlayheadError
 
 
@@ -7,5 +8,6 @@ class Undecodable(PlayheadError):
     """Bytes that do not have the expected form."""
 
     def __init__(self, form: str, *, reason: str, hint: str | None = None) -> None:
-        self.form, self.reason = form, reason
-        super().__init__(f"cannot be decoded as {form}: {reason}", hint=hint)
+        # A schema may have in it what its registry was sent.
+        self.form, self.reason = form, secrets.redact(reason)
+        super().__init__(f"cannot be decoded as {form}: {self.reason}", hint=hint)

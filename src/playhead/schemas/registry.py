@@ -63,9 +63,10 @@ class RegistryUnavailable(Unavailable):
     """The schema registry does not answer."""
 
     def __init__(self, url: str, *, reason: str) -> None:
-        self.url, self.reason = url, reason
+        # A server may say what it was sent, and the text may become a part of a dead letter or a plan.
+        self.url, self.reason = url, secrets.redact(reason)
         super().__init__(
-            f"no schema registry answered at {url}: {reason}",
+            f"no schema registry answered at {url}: {self.reason}",
             hint="check --schema-registry or SCHEMA_REGISTRY_URL, and the server",
         )
 
@@ -74,8 +75,9 @@ class RegistryRefused(PlayheadError):
     """The schema registry refused the request."""
 
     def __init__(self, url: str, *, asked: str, reason: str, hint: str | None = None) -> None:
-        self.url, self.asked, self.reason = url, asked, reason
-        super().__init__(f"the schema registry at {url} has no {asked}: {reason}", hint=hint)
+        self.url, self.asked, self.reason = url, secrets.redact(asked), secrets.redact(reason)
+        text = f"the schema registry at {url} has no {self.asked}: {self.reason}"
+        super().__init__(text, hint=hint)
 
 
 class UnknownSchema(RegistryRefused):
@@ -122,6 +124,8 @@ class Registry:
         self._base = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
         self._login = None
         if parts.username is not None:
+            # In the process of a task, nobody else has read this address.
+            secrets.without_password(self.url)
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             encoded = base64.b64encode(pair.encode()).decode()
             self._login = f"Basic {secrets.remember(encoded)}"
