@@ -73,8 +73,17 @@ _QUERY_KEYS = "|".join(
 _PASSWORD_IN_QUERY = re.compile(
     rf"(?P<before>[?&;#]\s*(?:[\w.-]*[-_.])?(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)"
 )
-# libpq divides only at &.
-_PASSWORD_FOR_LIBPQ = re.compile(rf"(?P<before>[?&#]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*)")
+# libpq divides only at &, and quotes a part without a = in its error; it is more of the password.
+_PASSWORD_FOR_LIBPQ = re.compile(
+    rf"(?P<before>[?&#]\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^&]*(?:&[^&=]+(?=&|\Z))*)"
+)
+# Spark Connect divides only at ;, and its parameters begin behind /; where others have no @.
+_PASSWORD_FOR_CONNECT = re.compile(
+    rf"(?P<before>;\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^;]*(?:;[^;=]+(?=;|\Z))*)"
+)
+_PASSWORD_OF_CONNECT_USER = re.compile(
+    r"^(?P<before>\s*sc://[^/?#\s:@\[]*:)(?P<password>(?!\d*/;)[^;]*(?=@))", re.IGNORECASE
+)
 # A login in any text that leaves us, of an address that no code has recognised. What comes behind `host:80/`
 # is a path, and a quote ends the address.
 _LOGIN_IN_TEXT = re.compile(
@@ -96,7 +105,7 @@ _ENCODED = re.compile(r"(?:[A-Za-z0-9+/_-]|%2[BbFf]|\\/){6,}+(?:=|%3[Dd]){0,2}+"
 _NOT_FOR_URLS = str.maketrans("-_", "+/")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
-_CUTS = re.compile(r"[@/:?#\[\]&=%]+")
+_CUTS = re.compile(r"[@/:?#\[\]&=%;]+")
 _LONGEST_CUT = 200
 
 _known: set[str] = set()
@@ -110,9 +119,11 @@ ask_elsewhere: Callable[[str], None] | None = None
 def remember(value: str) -> str:
     """Redact this value from now on in everything that is printed."""
     if len(value) >= _SHORTEST_REDACTED:
-        _known.add(value)
-        if len(value) <= _LONGEST_CUT:  # Not the text of a key.
-            _known.update(part for part in _CUTS.split(value) if len(part) >= _SHORTEST_REDACTED)
+        # Python reads the first line and the headers of an HTTP answer as Latin-1, whatever they are.
+        for read in {value, escapes.utf8(value).decode("latin-1")}:
+            _known.add(read)
+            if len(value) <= _LONGEST_CUT:  # Not the text of a key.
+                _known.update(part for part in _CUTS.split(read) if len(part) >= _SHORTEST_REDACTED)
     return value
 
 
@@ -223,6 +234,8 @@ def _forms(url: str) -> tuple[re.Pattern[str], ...]:
                 _PASSWORD_AS_PORT,
                 _PASSWORD_FOR_LIBPQ,
             )
+        if url.lstrip()[:5].lower() == "sc://":
+            return _PASSWORD_FOR_CONNECT, _PASSWORD_OF_CONNECT_USER
         return _PASSWORD_OF_USER, _PASSWORD_OF_CUT_USER, _PASSWORD_IN_QUERY
     if "://" in url:  # as in `--schema-registry=https://…`
         return _PAIR, _PASSWORD_AS_PARAMETER, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY

@@ -150,6 +150,11 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ),
         ("postgresql://h/db?password=pass&user=u", "postgresql://h/db?password=********&user=u"),
         ("sc://h:15002/;token=abcd;user_id=me", "sc://h:15002/;token=********;user_id=me"),
+        ("sc://h:1/;a=b;token=un@seen/x;c=me@d", "sc://h:1/;a=b;token=********;c=me@d"),
+        ("sc://h/;token=uns&een==;a=b", "sc://h/;token=********;a=b"),
+        ("sc://h/;token=uns;een", "sc://h/;token=********"),
+        ("sc://u:pass@h:1/;token=abcd", "sc://u:********@h:1/;token=********"),
+        ("postgresql://h/d?password=pa&ss&a=1", "postgresql://h/d?password=********&a=1"),
         ("host=h password=pass dbname=d", "host=h password=******** dbname=d"),
         (r"host=h password = 'pa \' ss' dbname=d", "host=h password = ******** dbname=d"),
         ("jdbc:postgresql://u:pass@h:5432/db", "jdbc:postgresql://u:********@h:5432/db"),
@@ -389,6 +394,13 @@ def test_a_password_is_redacted_in_base64(user, password, spelled):
     remember(password)
     encoded = spelled(f"{user}:{password}".encode())
     assert redact(f'401: "Basic {encoded}" is not known') == f'401: "Basic {HIDDEN}" is not known'
+
+
+@pytest.mark.parametrize("password", ["ünseen-77", "unse/en ö77", "日本語の鍵"])
+def test_a_password_is_hidden_that_was_read_as_latin_1(password):
+    remember(password)
+    shown = redact(password.encode().decode("latin-1"))
+    assert shown.replace(HIDDEN, "") in ("", "/")
 
 
 def test_other_base64_and_paths_are_shown():
