@@ -146,6 +146,16 @@ def redact(text: str) -> str:
     return text
 
 
+def redact_cut(text: str) -> str:
+    """Redact a text whose end may be cut off: also the beginning of a secret there."""
+    text = redact(text)
+    for value in sorted(_known, key=len, reverse=True):
+        for length in range(min(len(value) - 1, len(text)), _SHORTEST_REDACTED - 1, -1):
+            if text.endswith(value[:length]):
+                return text[:-length] + HIDDEN
+    return text
+
+
 def _hidden_if_it_decodes(match: re.Match[str]) -> str:
     """Hide a word that has a secret in its base64, wherever the encoded text begins in it."""
     word = _ESCAPED.sub(r"\1", unquote(match[0])).rstrip("=").translate(_NOT_FOR_URLS)

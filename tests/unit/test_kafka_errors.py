@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import playhead.kafka
+from playhead import secrets
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import (
@@ -21,6 +22,7 @@ from playhead.kafka.admin.errors import (
     needing,
     refused,
     translated,
+    words_of,
 )
 
 
@@ -44,6 +46,22 @@ def test_what_passes_is_a_broker_that_did_not_answer(error: KafkaError) -> None:
         translated("asking", "here:1", reason="why: {}".format),
     ):
         raise KafkaException(error)
+
+
+@pytest.mark.parametrize("length", [4, 11, 17])
+def test_no_beginning_of_a_password_is_left_where_a_text_was_cut(length: int) -> None:
+    password = secrets.remember("un5eenUn6eenUn7een")
+    said = "SASL authentication error: " + "x" * (484 - length)  # librdkafka keeps 511 bytes
+    error = KafkaError(KafkaError._AUTHENTICATION, said + password[:length])
+    assert words_of(error) == said + secrets.HIDDEN
+    short = KafkaError(KafkaError._AUTHENTICATION, "the login un5e")
+    assert words_of(short) == "the login un5e"
+
+
+def test_every_text_of_an_error_is_asked_for_in_one_place() -> None:
+    folder = Path(playhead.kafka.__path__[0])
+    users = [file.name for file in folder.rglob("*.py") if ".str()" in file.read_text("utf-8")]
+    assert users == ["errors.py"]
 
 
 def test_no_answer_in_time_is_a_broker_that_did_not_answer() -> None:

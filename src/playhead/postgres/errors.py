@@ -163,7 +163,10 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
     """Return Playhead's error for an error of either driver."""
     sqlstate = error.sqlstate
     # Twice as much is redacted, so that the cut leaves no half of a secret.
-    reason, facts = secrets.redact(_sentence(error)[: 2 * _LONGEST])[:_LONGEST], _facts(error)
+    said = _sentence(error)
+    redact = secrets.redact_cut if len(said) > 2 * _LONGEST else secrets.redact
+    reason = redact(said[: 2 * _LONGEST])[:_LONGEST]
+    facts = _facts(error)
     if connection_lost or (sqlstate is None and _is_lost(reason)):
         return SliceNotWritten(where, reason=reason)
     if sqlstate is None:

@@ -12,7 +12,7 @@ from playhead.config import exposed_logins
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.host.clock import wait_until
 from playhead.kafka.admin import clients
-from playhead.kafka.admin.errors import Meaning, is_unknown_topic, meaning_of, translated
+from playhead.kafka.admin.errors import Meaning, is_unknown_topic, meaning_of, translated, words_of
 
 DEFAULT_TIMEOUT_S = 10.0
 # librdkafka may wait for the leader of a new topic until a request's own limit; the next one finds it at once.
@@ -124,7 +124,7 @@ class Admin:
     def _hear(self, error: Any) -> None:
         """Remember why librdkafka cannot connect; its calls only report timeouts."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._said.append(error.str())
+            self._said.append(words_of(error))
 
     def _why(self, otherwise: str) -> str:
         self._client.poll(0)

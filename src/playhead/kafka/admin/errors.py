@@ -9,6 +9,10 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from playhead.errors import BrokerUnavailable, PlayheadError, Unavailable
+from playhead.secrets import redact_cut
+
+# librdkafka's buffers for errors have 256 bytes or more, and texts are joined in the larger ones.
+_MAY_BE_CUT = 250
 
 
 class Meaning(Enum):
@@ -128,9 +132,15 @@ def is_definite(error: KafkaError) -> bool:
     return meaning_of(error) in (Meaning.REFUSED, Meaning.NOT_AUTHORIZED, Meaning.MISSING)
 
 
+def words_of(error: KafkaError) -> str:
+    """Return an error's text, which may quote a broker, and which librdkafka cuts off at some length."""
+    text = str(error.str())
+    return redact_cut(text) if len(text.encode(errors="replace")) >= _MAY_BE_CUT else text
+
+
 def text_of(error: KafkaError) -> str:
     """Return an error's text with the name of its code."""
-    return f"{error.str()} ({error.name()})"
+    return f"{words_of(error)} ({error.name()})"
 
 
 class KafkaRefused(PlayheadError):
@@ -221,7 +231,7 @@ def translated(
         raise BrokerUnavailable(
             servers or "",
             waited_s=round(time.monotonic() - began, 1),
-            reason=reason(error.str() if error else "no answer"),
+            reason=reason(words_of(error) if error else "no answer"),
         ) from exc
 
 

@@ -25,6 +25,7 @@ from playhead.kafka.admin.errors import (
     meaning_of,
     needing,
     refused,
+    words_of,
 )
 from playhead.kafka.groups.describe import committed, described
 from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
@@ -100,7 +101,7 @@ def forget_offsets(
         refused = forget(admin, connection, group, there)
         for error in refused.values():
             if meaning_of(error) is Meaning.GROUP_IN_USE:
-                raise JoinedMeanwhile(group, reason=error.str())
+                raise JoinedMeanwhile(group, reason=words_of(error))
             raise KafkaException(error)
 
 
@@ -113,7 +114,7 @@ def commit(admin: Admin, group: str, offsets: Mapping[TopicPartition, CommittedO
     while left:
         refused = _ask(admin, group, left)
         if any(meaning_of(error) is Meaning.GROUP_IN_USE for error in refused.values()):
-            raise JoinedMeanwhile(group, reason=next(iter(refused.values())).str())
+            raise JoinedMeanwhile(group, reason=words_of(next(iter(refused.values()))))
         lasting = [e for e in refused.values() if meaning_of(e) is not Meaning.NOT_READY]
         if lasting or (refused and time.monotonic() > deadline):
             with (
@@ -238,8 +239,8 @@ class GroupMover:
 
     def _translated(self, error: KafkaError) -> Exception:
         if meaning_of(error) is Meaning.GROUP_IN_USE:
-            return JoinedMeanwhile(self._group, reason=error.str())
+            return JoinedMeanwhile(self._group, reason=words_of(error))
         if is_definite(error):
             return refused(error, f"writing the offsets of group {self._group}")
         servers = self._connection.bootstrap_servers or ""
-        return BrokerUnavailable(servers, waited_s=0, reason=error.str())
+        return BrokerUnavailable(servers, waited_s=0, reason=words_of(error))

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin import clients
-from playhead.kafka.admin.errors import client_error
+from playhead.kafka.admin.errors import client_error, words_of
 from playhead.kafka.produce.sender import Acks, Delivery, producer_settings, reason_of, silent
 from playhead.record import Headers
 
@@ -160,7 +160,7 @@ class NonBlockingSender:
     @property
     def trouble(self) -> str | None:
         """The client's last report about its brokers."""
-        return None if self._trouble is None else str(self._trouble.str())
+        return None if self._trouble is None else words_of(self._trouble)
 
     @property
     def reasons(self) -> list[str]:

@@ -18,7 +18,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.answer_fields import BadAnswer
-from playhead.kafka.admin.errors import Meaning, meaning_of, refused
+from playhead.kafka.admin.errors import Meaning, meaning_of, refused, words_of
 from playhead.record import Headers
 from playhead.source import TopicPartition
 
@@ -239,11 +239,11 @@ class PartitionConsumer:
             if error.code() == KafkaError._BAD_COMPRESSION:
                 found.hint = _UNPACKED_HINT.format(limit=MOST_OF_A_RECORD >> 20)
             raise found
-        self._last_error = error.str()
+        self._last_error = words_of(error)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._last_error = error.str()
+            self._last_error = words_of(error)
 
     def _on_statistics(self, statistics: str) -> None:
         # Evaluated only if nothing arrives, which is rare.

@@ -10,7 +10,7 @@ from playhead.account import Account, ErrorRule
 from playhead.errors import PlayheadError
 from playhead.host.faults import abort_point
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.errors import KafkaRefused
+from playhead.kafka.admin.errors import KafkaRefused, words_of
 from playhead.kafka.write.ledger import folded
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, key_of, new_writer
 from playhead.kafka.write.lost_copies import IDS
@@ -230,7 +230,7 @@ class PartitionWriter:
             left = sendable(records, self.route, account, self._refused)
             found |= find_refused(self.transactions, self.route.ways(left))
         if not found:
-            raise KafkaRefused(f"writing {slice_}", reason=failure.error.str()) from failure
+            raise KafkaRefused(f"writing {slice_}", reason=words_of(failure.error)) from failure
         self._refused |= found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError
 
+from playhead.kafka.admin.errors import words_of
 from playhead.kafka.write.routing import Refusal
 from playhead.kafka.write.transactions import RecordColumns, Transactions, Unacceptable
 
@@ -141,5 +142,5 @@ class _Seeker:
             "timestamp": f" ({columns.timestamps_ms[index]})",
             "invalid": " (a compacted topic needs a key)" if columns.keys[index] is None else "",
         }
-        reason = f"topic {columns.topic} rejects it: {error.str()}{about.get(kind, '')}"
+        reason = f"topic {columns.topic} rejects it: {words_of(error)}{about.get(kind, '')}"
         return kind, reason

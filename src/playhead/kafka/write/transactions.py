@@ -29,6 +29,7 @@ from playhead.kafka.admin.errors import (
     meaning_of,
     refused,
     text_of,
+    words_of,
 )
 from playhead.source import TopicPartition
 from playhead.target import InUse
@@ -63,7 +64,7 @@ class Unacceptable(Exception):
     """The cluster refuses an unknown record of the transaction."""
 
     def __init__(self, error: KafkaError) -> None:
-        super().__init__(error.str())
+        super().__init__(words_of(error))
         self.error = error
 
 
