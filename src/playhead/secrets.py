@@ -79,7 +79,7 @@ _PASSWORD_FOR_LIBPQ = re.compile(
 )
 # Spark Connect divides only at ;, and its parameters begin behind /; where others have no @.
 _PASSWORD_FOR_CONNECT = re.compile(
-    rf"(?P<before>;\s*(?:{_QUERY_KEYS})\s*=)(?P<password>[^;]*(?:;[^;=]+(?=;|\Z))*)"
+    rf"(?P<before>;\s*(?:[\w.-]*[-_.])?(?:{_QUERY_KEYS})\s*=)(?P<password>[^;]*(?:;[^;=]+(?=;|\Z))*)"
 )
 _PASSWORD_OF_CONNECT_USER = re.compile(
     r"^(?P<before>\s*sc://[^/?#\s:@\[]*:)(?P<password>(?!\d*/;)[^;]*(?=@))", re.IGNORECASE

@@ -124,7 +124,7 @@ class Registry:
         self._base = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
         self._login = None
         if parts.username is not None:
-            # In the process of a task, nobody else has read this address.
+            # In the process of a task, no other code has read this address.
             secrets.without_password(self.url)
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             encoded = base64.b64encode(pair.encode()).decode()
