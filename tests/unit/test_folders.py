@@ -145,6 +145,18 @@ def test_a_lock_that_is_a_link_writes_nothing_where_it_leads(tmp_path):
     assert (tmp_path / "victim").read_text() == "precious"
 
 
+def test_the_folders_above_a_lock_are_their_owners_under_umask_0(tmp_path):
+    """Who can write a folder above can put another in its place: the state's folder, and all of ~/.local."""
+    before = os.umask(0)
+    try:
+        with file_lock.held(tmp_path / "local" / "state" / "x.lock", lambda _: Refused("held")):
+            pass
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "local", tmp_path / "local" / "state"):
+        assert folder.stat().st_mode & 0o066 == 0
+
+
 @pytest.mark.parametrize("mask", [0, 0o022])
 def test_a_lock_is_its_owners_whatever_the_umask(tmp_path, mask):
     before = os.umask(mask)

@@ -63,6 +63,18 @@ def test_a_link_in_the_place_of_the_lock_is_not_written_through(room, victim):
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.parametrize(("shared", "made"), [(0o755, 0o755), (0o775, 0o775), (0o777, 0o775)])
+def test_a_group_writes_inside_only_where_the_folder_is_shared_with_it(room, shared, made):
+    room.folder.chmod(shared)
+    before = os.umask(0)
+    try:
+        room.watch()
+    finally:
+        os.umask(before)
+    for place in ("done", "failed"):
+        assert stat.S_IMODE((room.folder / place).stat().st_mode) == made
+
+
 @pytest.mark.parametrize("place", ["done", "failed"])
 def test_a_link_in_the_place_of_a_folder_ends_the_watcher(room, tmp_path, place):
     outside = tmp_path / "outside"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TextIO
 
 from playhead.errors import PlayheadError
+from playhead.host import private_files
 from playhead.host.clock import wait_until
 from playhead.host.folders import open_plain
 
@@ -21,7 +22,7 @@ def held(
     keep_waiting: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Hold the lock; if another process has it and waiting ends, raise `refusal` with its description."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_files.folder(file.parent)
     with os.fdopen(open_plain(file, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8") as opened:
         while not _locked(opened):
             if not keep_waiting():

@@ -43,8 +43,8 @@ _SETTLES_WITHIN_S = 2.0
 _WAITS_AT_MOST_S = 30.0
 """A file that is written on and on must not keep the others waiting."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 10.0
-# A group may share the folder; others may not, whatever the umask is.
-_FOLDERS = 0o775
+# A group that shares the folder shares those inside; others may not, whatever the umask is.
+_FOLDERS, _OF_GROUP = 0o755, 0o020
 _NOBODY = "nobody"
 _ENGINE = ("spark_master", "spark_remote", "spark_memory")
 
@@ -129,8 +129,9 @@ class Watch:
             with opened(self.folder) as self._handle:
                 lock = _lock_file(os.fstat(self._handle))
                 with file_lock.held(lock, lambda by: WatchedAlready(self.folder, by=by)):
+                    mode = _FOLDERS | os.fstat(self._handle).st_mode & _OF_GROUP
                     for place in (DONE, FAILED):
-                        make_durably(place, self._handle, mode=_FOLDERS)
+                        make_durably(place, self._handle, mode=mode)
                         with opened(self._handle, place):
                             pass
                     self._until_stopped(once=once)
