@@ -103,6 +103,8 @@ class ArrowRows:
     """Rows not to be trusted."""
     rounded: list[int]
     """Rows with a time that its column rounds."""
+    cut: list[int]
+    """Rows with a text whose spaces its column cuts off, or which the server refuses."""
     is_complete: bool
     """Whether it is certain that no value has a field beside the columns."""
 
@@ -153,6 +155,7 @@ def read(
         return None
     odd: set[int] = set()
     rounded: set[int] = set()
+    cut: set[int] = set()
     columns: dict[str, Any] = {}
     for (field, route), name in zip(fields, names, strict=True):
         column = table.column(name)
@@ -166,10 +169,11 @@ def read(
             odd.update(row for row in zeros if _NEAR_ZERO.search(values[row]))
         columns[field.name] = column
         if (most := longest_text(field.column)) is not None:
-            odd.update(too_long_rows(column, most))
+            cut.update(too_long_rows(column, most))
         if (unit := unit_of_times(field.column)) is not None:
             rounded.update(rounded_rows(column, unit))
-    return ArrowRows(pa.table(columns), sorted(odd), sorted(rounded - odd), is_complete)
+    altered = sorted(rounded - odd), sorted(cut - odd)
+    return ArrowRows(pa.table(columns), sorted(odd), *altered, is_complete)
 
 
 def _read_strictly(

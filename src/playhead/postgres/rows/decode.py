@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from playhead.account import Account
 from playhead.postgres.rows import arrow_json
-from playhead.postgres.rows.altered_values import ROUNDED
+from playhead.postgres.rows.altered_values import CUT, ROUNDED
 from playhead.postgres.rows.column_layout import Field, Layout
 from playhead.postgres.rows.metadata_columns import altered_metadata, metadata_column
 from playhead.postgres.rows.named_columns import FORM, ColumnNamer, ColumnSets
@@ -264,6 +264,8 @@ class Decoder:
             loose.extend(part[i] for i in rows.odd)
             for i in rows.rounded:
                 values.note(part[i], (ROUNDED,))
+            for i in rows.cut:
+                values.note(part[i], (CUT,))
             values.parts.append(_without(part, rows.table, set(rows.odd)))
             if not rows.is_complete:
                 values.unsure.append(values.parts[-1][0])
