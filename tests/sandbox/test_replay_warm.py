@@ -94,10 +94,16 @@ def user(
     settings(tmp_path, deck)
     it = Warm(deck, long_tape, tmp_path, start_playhead)
     yield it
-    for pid in it.processes():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    within(lambda: not it.processes(), seconds=20, what="its processes are gone")
+
+    def are_gone() -> bool:
+        # Again and again: a command that was still starting may have begun an engine meanwhile.
+        left = it.processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+    within(are_gone, seconds=20, what="its processes are gone")
 
 
 @pytest.fixture
