@@ -194,7 +194,7 @@ def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> 
     if sqlstate == _NOT_ALLOWED:
         schema = _OF_A_SCHEMA.search(reason)
         if schema is not None:
-            grant = f"GRANT USAGE, CREATE ON SCHEMA {schema[1]} TO this_user"
+            grant = f"GRANT USAGE ON SCHEMA {schema[1]} TO this_user; CREATE too, if a table is to be made there"
         return RightMissing(where, grant=grant, **told)
     return StatementRefused(where, **told)
 

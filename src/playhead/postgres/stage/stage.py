@@ -38,6 +38,7 @@ Run = Callable[[str], Mapping[str, int]]
 
 # With this many parts, scanning all rows for each takes longer than an index.
 _INDEXED_FROM = 8
+_MOST_DOUBTED = 100
 # A row that refers to one of a later record.
 _REFERENCE = "23503"
 
@@ -83,6 +84,7 @@ class Stage:
         self._counts: Counter[str] = Counter()
         self._waiting: dict[int, DataError] = {}
         self._bad: dict[int, DataError] = {}
+        self._has_passed = False
 
     def write(self) -> dict[str, int]:
         """Write the rows; return how many were inserted, updated, left alone and deleted."""
@@ -200,7 +202,7 @@ class Stage:
             return
         found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
         orders = [row[0] for row in found]
-        before = self._counts.copy()
+        before, self._has_passed = self._counts.copy(), False
         try:
             with self._session.savepoint():
                 self._bisect(statement, orders, run)
@@ -215,9 +217,11 @@ class Stage:
 
     def _settle_doubts(self, orders: Sequence[int]) -> None:
         """Refuse the records of doubtful errors if another record passed; otherwise no record is to blame."""
-        doubtful = {at: self._bad[at] for at in orders if at in self._bad and self._bad[at].doubt}
-        for order, refusal in doubtful.items():
-            if refusal.doubt is not None and all(at in self._bad for at in orders):
+        for order in orders:
+            refusal = self._bad.get(order)
+            if refusal is None or refusal.doubt is None:
+                continue
+            if not self._has_passed:
                 raise refusal.doubt
             self._refuse(order, refusal.sqlstate, refusal.reason)
 
@@ -259,13 +263,18 @@ class Stage:
             return
         refusal = self._refusal(statement, orders[0], orders[-1], run)
         if refusal is None:
+            self._has_passed = True
             return
         if len(orders) == 1:
             if refusal.sqlstate == _REFERENCE:
                 self._waiting[orders[0]] = refusal
             else:
                 self._bad[orders[0]] = refusal
-                if refusal.doubt is None:
+                if refusal.doubt is not None:
+                    # A broken trigger refuses all; a slice has too many to try each.
+                    if not self._has_passed and len(self._bad) >= _MOST_DOUBTED:
+                        raise refusal.doubt
+                else:
                     self._refuse(orders[0], refusal.sqlstate, refusal.reason)
             return
         half = len(orders) // 2
