@@ -140,7 +140,7 @@ class SqliteTarget(RowTarget):
             text = f"{cannot}: it is defined with ON CONFLICT REPLACE, and {why}"
             raise Refused(text, hint=hint)
 
-    def waits(self, session: RowSession, table: RowTable) -> bool:
+    def has_deferred_keys(self, session: RowSession, table: RowTable) -> bool:
         return any(
             _DEFERRED.search(keywords(text)) for (text,) in session.run(_TEXT, (table.name,))
         )

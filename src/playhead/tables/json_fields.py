@@ -30,11 +30,8 @@ def fields_of(value: bytes | None) -> Row:
 def object_with(value: bytes, names: Collection[str]) -> str:
     """Return these fields of a JSON object as an object of their own, each as it is written there."""
     pairs = sorted(texts_of(value.decode()), key=itemgetter(0))
-    return (
-        "{"
-        + ", ".join(f"{json.dumps(name)}: {text}" for name, text in pairs if name in names)
-        + "}"
-    )
+    fields = ", ".join(f"{json.dumps(name)}: {text}" for name, text in pairs if name in names)
+    return f"{{{fields}}}"
 
 
 def number_of(text: str) -> float | str:

@@ -77,7 +77,7 @@ class RowTarget(Target):
     def count_converted(self, session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
         """Return in how many rows the types of the table change a value."""
 
-    def waits(self, session: RowSession, table: RowTable) -> bool:  # noqa: ARG002
+    def has_deferred_keys(self, session: RowSession, table: RowTable) -> bool:  # noqa: ARG002
         """Return whether foreign keys of a table are checked only at the end of a transaction."""
         return False
 

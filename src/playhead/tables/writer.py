@@ -48,7 +48,9 @@ class RowWriter(Writer):
             refuse_other_place(self._replay_id, terms, topic, whereto_of(now.name, now))
             self._ledger.admit(self._replay_id, account, is_ordered=self._target.is_ordered)
             insert = (
-                self._insert_waiting if self._target.waits(self._session, table) else self._insert
+                self._insert_deferred
+                if self._target.has_deferred_keys(self._session, table)
+                else self._insert
             )
             details = insert(table, account, rows)
             abort_point("tables.rows_written")
@@ -80,7 +82,7 @@ class RowWriter(Writer):
         """Return a topic's table as it is now."""
         return self._target.there(self._session, topic)
 
-    def _insert_waiting(
+    def _insert_deferred(
         self, table: RowTable, account: Account, rows: Sequence[WrittenRow]
     ) -> dict[str, Any]:
         """Insert the rows, and find those that the database would refuse only when it commits."""
