@@ -88,7 +88,10 @@ def test_a_restored_target_may_be_trusted_once(tmp_path):
     plan = whole_plan(source)
     runner(plan, source, ListTarget(), tmp_path).run()
     restored = ListTarget()
-    assert runner(plan, source, restored, tmp_path, trusts_ledger=True).run().adds_up
+    proof = runner(plan, source, restored, tmp_path, trusts_ledger=True).run()
+    assert proof.adds_up
+    [note] = [each.text for each in proof.notes if each.code == "ledger-trusted"]
+    assert "had 0 committed offsets where this machine knows 10, and was trusted" in note
     assert restored.records == tuple(TEN)
     with pytest.raises(LedgerForgot):
         runner(plan, source, ListTarget(), tmp_path).run()

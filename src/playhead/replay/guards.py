@@ -225,6 +225,20 @@ def altered_notes(altered: Sequence[str]) -> list[Note]:
     return [Note("columns-altered", f"{each}: {text}") for each in altered]
 
 
+def refuse_less(replay_id: str, *, known: int, found: int, is_trusted: bool) -> list[Note]:
+    """Refuse a ledger that has fewer committed offsets than this machine knows; if it is trusted, say so."""
+    if found >= known:
+        return []
+    if not is_trusted:
+        raise LedgerForgot(replay_id, known=known, found=found)
+    text = (
+        f"the ledger of replay {replay_id} had {found:,} committed offsets where this machine knows {known:,}, "
+        "and was trusted: the others are written again. If the target was not restored together with its "
+        f"ledger, it has their records twice; playhead verify {replay_id} tells"
+    )
+    return [Note("ledger-trusted", text)]
+
+
 def refuse_another_target(target: Target, plan: Plan) -> list[Note]:
     """Refuse a target that is neither the planned one nor restored from it; return a note on a restored one.
 

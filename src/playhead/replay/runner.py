@@ -23,10 +23,10 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring, expecting
 from playhead.replay.earlier_copies import copied_meanwhile
 from playhead.replay.guards import (
-    LedgerForgot,
     cut_meanwhile,
     lost_letters,
     refuse_another_target,
+    refuse_less,
     refuse_lost_copies,
     refuse_lost_files,
     refuse_lost_rows,
@@ -126,6 +126,7 @@ class Runner:
     """Whether the user accepts a ledger with less than the journal knows."""
     _reports: list[Mapping[str, Any]] = field(default_factory=list)
     _doubts: list[Note] = field(default_factory=list)
+    _trusted: list[Note] = field(default_factory=list)
     _done: int = 0
     """Offsets that the ledger had when it was last read."""
 
@@ -150,7 +151,7 @@ class Runner:
                 else:
                     notes += self._say(cut_meanwhile(self.ends.source, self.plan))
                 notes += self._say(copied_meanwhile(self.ends.target, self.plan))
-                notes += self._say(self._doubts)
+                notes += self._say(self._trusted + self._doubts)
             except BaseException as exc:
                 state = FAILED if isinstance(exc, Exception) else STOPPED
                 state = STOPPED if isinstance(exc, Stopped) else state
@@ -199,14 +200,14 @@ class Runner:
     def _look(self) -> tuple[Sequence[Entry], list[Slice]]:
         """Return the ledger's entries and what is left; a ledger with less than before is not believed."""
         replay_id = self.plan.replay_id
-        known = 0 if self.trusts_ledger else self.journal.committed(replay_id)
+        known = self.journal.committed(replay_id)
         entries, left = self._read()
         if self._committed(left) < known:
             # Read a second time: whatever is missing here would be written twice.
             entries, left = self._read()
-        if self._committed(left) < known:
-            raise LedgerForgot(replay_id, known=known, found=self._committed(left))
-        self.journal.note_committed(replay_id, self._committed(left))
+        found, trusts = self._committed(left), self.trusts_ledger
+        self._trusted += refuse_less(replay_id, known=known, found=found, is_trusted=trusts)
+        self.journal.note_committed(replay_id, found)
         self.trusts_ledger = False
         self._done = _offsets(entries)
         self.progress(self._done, self.plan.planned, entries)
