@@ -102,6 +102,8 @@ _SEVERAL_WORDS = re.compile(
 )
 # HTTP, SASL and tokens write a login in base64, and a server's error may quote it so.
 _ENCODED = re.compile(r"(?:[A-Za-z0-9+/_-]|%2[BbFf]|\\/){6,}+(?:=|%3[Dd]){0,2}+")
+# PostgreSQL shows bytes as hexadecimal digits.
+_DIGITS = re.compile(rf"[0-9A-Fa-f]{{{2 * _SHORTEST_REDACTED},}}+")
 _NOT_FOR_URLS = str.maketrans("-_", "+/")
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
@@ -140,7 +142,8 @@ def redact(text: str) -> str:
         else:
             for spelled in sorted(escapes.spellings(value), key=len, reverse=True):
                 text = text.replace(spelled, HIDDEN)
-    text = _ENCODED.sub(_hidden_if_it_decodes, text) if _known else text
+    if _known:
+        text = _ENCODED.sub(_hidden_if_it_decodes, _DIGITS.sub(_hidden_in_hexadecimal, text))
     for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER, _MADE_OF_PASSWORD):
         text = form.sub(_hidden_unless_reference, text)
     return text
@@ -166,6 +169,11 @@ def _hidden_if_it_decodes(match: re.Match[str]) -> str:
         if any(escapes.utf8(value) in found for value in _known):
             return HIDDEN
     return match[0]
+
+
+def _hidden_in_hexadecimal(match: re.Match[str]) -> str:
+    digits = match[0].lower()
+    return HIDDEN if any(escapes.utf8(value).hex() in digits for value in _known) else match[0]
 
 
 def _hidden_unless_reference(match: re.Match[str]) -> str:

@@ -1,6 +1,7 @@
 """A secret that was once resolved never leaves in a text, however it was written."""
 
 import base64
+import hashlib
 import json
 import re
 from html import escape as html_escape
@@ -403,9 +404,21 @@ def test_a_password_is_hidden_that_was_read_as_latin_1(password):
     assert shown.replace(HIDDEN, "") in ("", "/")
 
 
+@pytest.mark.parametrize("spelled", [r"\x{}", r"\X{}", "X'6d653a{}'", "0x{}2f"])
+@pytest.mark.parametrize("password", ["un?seen-77", "ünseen", "four"])
+def test_a_password_is_redacted_in_hexadecimal(password: str, spelled: str) -> None:
+    remember(password)
+    digits = password.encode().hex()
+    for each in (digits, digits.upper()):
+        shown = redact(f"bytea {spelled.format(each)} of 6d65 is not known")
+        assert each not in shown
+        assert shown.endswith("of 6d65 is not known")
+
+
 def test_other_base64_and_paths_are_shown():
     remember("unseen99")
     text = f"/var/lib/playhead/logs/engine-20261127.log {base64.b64encode(b'me:another9').decode()} a-b_c/d=="
+    text += f" {hashlib.sha256(b'unseen99').hexdigest()} {b'unseen98'.hex()}"
     assert redact(text) == text
 
 
