@@ -15,7 +15,8 @@ _MANY = 20_000
 
 
 def altered(base: str, text: str) -> Iterator[str]:
-    column = Column("at", base, base, "b", "", -1, False, "", "", base, "")
+    element = base[1:] if base.startswith("_") else ""
+    column = Column("at", base, base, "b", element, -1, False, "", "", base, "")
     return alterations({"at": text}, [Field(column, None)], {"at": "at"})
 
 
@@ -129,6 +130,72 @@ def test_decimals_that_are_kept_are_not_counted(base: str, text: str) -> None:
 @pytest.mark.parametrize("text", ["040506+0530", "0405 IST", "040506.5-08"])
 def test_a_zone_behind_a_time_without_colons_is_counted(text: str) -> None:
     assert [*altered("time", text)] == [CUT]
+
+
+@pytest.mark.parametrize(
+    ("base", "text"),
+    [
+        *(
+            ("date", text)
+            for text in ("2021-01-01+02", "2021-01-01-0800", "20210101 CET", "2021-01-01CET")
+        ),
+        *(
+            ("date", text)
+            for text in ("2021/1/1 +2", "2021-01-01,12:00", "12:00 2021-01-01", "+02 2021-01-01")
+        ),
+        *(("date", text) for text in ("2021-01-01th12", "2021.001-1200", "1 Jan 2021 12 PM")),
+        *(("daterange", text) for text in ("[2021-01-01+02,)", "[12:00 2021-01-01,)")),
+        *(
+            ("tsrange", text)
+            for text in ("[2021-01-01+02,)", "[2021-01-01MSK,)", "[+02 1 Jan 2021 12:00,)")
+        ),
+        *(
+            ("time", text)
+            for text in ("+02 12:00", "CET 12:00:00", "12:00,MSK", "+02 12:00 J2459216")
+        ),
+        *(
+            ("timetz", text)
+            for text in ("12:00+02 2021-01-01", "1 Jan 2021 12:00", "12:00 Jan-01-2021")
+        ),
+    ],
+)
+def test_a_zone_a_date_or_a_time_anywhere_in_a_text_is_counted(base: str, text: str) -> None:
+    assert [*altered(base, text)] == [CUT]
+
+
+@pytest.mark.parametrize(
+    ("base", "text"),
+    [
+        *(
+            ("date", text)
+            for text in ("2021-01-01", "20210101", "040506", "2021.001", "J2459216", "epoch")
+        ),
+        *(
+            ("date", text)
+            for text in ("1 Jan 2021", "Fri Jan 01 2021", "Jan 1, 2021", "01-JAN-2021 BC")
+        ),
+        *(
+            ("date", text)
+            for text in ("2021-01-01T00:00:00.000Z", "20210101 000000", "1/1/2021 UTC")
+        ),
+        *(
+            ("daterange", text)
+            for text in ("[2021-01-01,)", '["January 1, 2021",infinity]', "empty")
+        ),
+        *(("tsrange", text) for text in ("[2021-01-01 12:00:00.5,)", '["Jan 1, 2021 4:05 PM",)')),
+        *(
+            ("time", text)
+            for text in ("12:00", "T120000.5", "04:05 PM", "allballs", "12:00:00+00:00")
+        ),
+        *(
+            ("timetz", text)
+            for text in ("12:00+02", "120000-08:00:30", "04:05 PM America/New_York")
+        ),
+        *(("_date", text) for text in ("{2021-01-01,NULL}", "[0:1]={2021-01-01,2021-01-02}", "{}")),
+    ],
+)
+def test_a_time_of_which_everything_is_kept_is_not_counted(base: str, text: str) -> None:
+    assert [*altered(base, text)] == []
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from playhead.postgres.rows.text_format import (
     becomes_zero,
     decimals_of_epoch,
 )
+from playhead.postgres.rows.whole_times import WHOLE
 from playhead.postgres.table import Column
 
 ROUNDED, CUT = "with_rounded_values", "with_cut_values"
@@ -34,24 +35,6 @@ _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 _MOST_DIGITS = 6
 _FRACTION = re.compile(r"(?:[:,]\d\d|(?<![J\d])\d{6}|[T\s]\d{4})[.,](\d+)")
 _PART_OF_JULIAN = re.compile(r"\bJ(?:ULIAN)?\s*\d+\.(\d+)", re.IGNORECASE)
-# A time of day without colons, and what follows it.
-_COMPACT = re.compile(r"\s*\d{4}(?:\d\d)?(?:\.\d*)?\s*(?P<zone>[a-z+-].*?)?\s*$", re.IGNORECASE)
-# A time of day, and what follows it: a zone, or half of the day. Without colons, it is one only after a
-# whole date.
-_CLOCK = re.compile(
-    r"(?:^|[T\s])(?P<time>\d\d?:[\d:.]*)\s*(?P<zone>.*?)\s*$"
-    r"|(?:T|(?:\d{7,8}|\d{4}\.\d{3}|\d+[-/.]\w+[-/.]\d+|[a-z]{3,}\.?\s\d\d?,?\s\d{4})\s+)"
-    r"(?P<short_time>\d{4,6}(?:\.\d*)?)\s*(?P<short_zone>.*?)\s*$",
-    re.IGNORECASE,
-)
-_ZONE_OF_DATE = re.compile(r"\d(?:[+-]\d\d:\d\d|\s+[+-]\d\d?(?::?\d\d)?)\s*$")
-_WORD_AFTER_DATE = re.compile(r"\d\s+([a-z][\w/+-]*)\s*$", re.IGNORECASE)
-# What such a word can be beside a zone: an era, or the name of a month or of a day of the week.
-_NO_ZONES = tuple(
-    "bc ad jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun".split()  # noqa: SIM905
-)
-# A day number with a part of a day.
-_PART_OF_DAY = re.compile(r"^\s*(?:JULIAN|J)\s*\d+\.0*[1-9]", re.IGNORECASE)
 _ELEMENT_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
@@ -61,24 +44,17 @@ _BOUNDS = {
     for short, whole in (("date", "date"), ("ts", "timestamp"), ("tstz", "timestamptz"))
     for kind in ("range", "multirange")
 }
+_BOUNDS_OF_ARRAY = re.compile(r"^\s*(?:\[[-+\d:]+\])+\s*=\s*(?=\{)")
 _BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
-# Not the seconds and the zone of `12:00:00.5-08:00`.
-_DATE = re.compile(
-    r"(?<![\d:.])(?:\d+[-/]\w+[-/]\d+|\d+\.\d+\.\d+(?![:\d]))|\d{8}[T\s]|^\s*(?:JULIAN|J)\s*\d",
-    re.IGNORECASE,
-)
 # The server refuses longer words of a time; it ignores repeated spaces and signs, and reads intervals of
 # ISO 8601 of any length.
 _LONGEST_TIME = 256
 _REPEATED_SIGN = re.compile(r"([^0-9A-Za-z])\1+")
 _ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
-# A zone of which nothing is lost without it: times without a zone are UTC.
-_UTC = re.compile(r"(?:Z|UTC|GMT|[+-]00(?::?00)?)?", re.IGNORECASE)
 _POSITIONS = re.compile(r":(\d{1,9}+[A-Da-d*]*+(?:,\d{1,9}+[A-Da-d*]*+)*+)")
 _QUOTED_WORD = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
 _MOST_POSITIONS, _LAST_POSITION = 255, 16_383
 _FLOAT = {"float4": "f", "float8": "d"}
-_HALF_OF_DAY = re.compile(r"^[AP]M\b\s*", re.IGNORECASE)
 
 
 def may_alter(column: Column) -> bool:
@@ -163,7 +139,7 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
             yield ROUNDED if kind == "money" else CUT
         return
     if kind in _BOUNDS:
-        leaves = [part for each in leaves for part in _BETWEEN_BOUNDS.split(str(each))]
+        leaves = [part for each in leaves for part in _BETWEEN_BOUNDS.split(_elements(str(each)))]
         kind = f"{_BOUNDS[kind]} of a range"
     elif column.element:
         leaves = [part for each in leaves for part in _parts_of_text(each)]
@@ -171,7 +147,7 @@ def _alteration(column: Column, held: Any) -> Iterator[str]:
         leaves = [_squeezed(kind, each) if isinstance(each, str) else each for each in leaves]
     if any(_is_rounded(kind, column.base_modifier, each) for each in leaves):
         yield ROUNDED
-    if kind in _CUTS and any(_CUTS[kind](each) for each in leaves if isinstance(each, str)):
+    if kind in WHOLE and not all(WHOLE[kind](each) for each in leaves if isinstance(each, str)):
         yield CUT
 
 
@@ -230,7 +206,12 @@ def _parts_of_text(held: Any) -> Sequence[Any]:
     """Return the elements of an array that is written as PostgreSQL's text, or the value itself."""
     if not isinstance(held, str) or not held.lstrip().startswith(("{", "[")):
         return (held,)
-    return _BETWEEN_ELEMENTS.split(held.replace("\\", ""))
+    return _BETWEEN_ELEMENTS.split(_elements(held).replace("\\", ""))
+
+
+def _elements(text: str) -> str:
+    """Return the text of an array without its bounds, or any other text."""
+    return _BOUNDS_OF_ARRAY.sub("", text, count=1)
 
 
 def _loses_its_dimensions(column: Column, held: Any) -> bool:
@@ -241,59 +222,6 @@ def _loses_its_dimensions(column: Column, held: Any) -> bool:
 
 def _digits(modifier: int) -> int:
     return modifier if 0 <= modifier < _MOST_DIGITS else _MOST_DIGITS
-
-
-def _date_is_cut(text: str) -> bool:
-    """Return whether a column without a date ignores one."""
-    return _DATE.search(text) is not None
-
-
-def _zone_is_cut(text: str) -> bool:
-    """Return whether `time` ignores something in a text: the zone or the date."""
-    compact = _COMPACT.match(text)
-    if compact is not None:
-        return not _UTC.fullmatch(_HALF_OF_DAY.sub("", compact["zone"] or ""))
-    return _date_is_cut(text) or _zone_is_ignored(text)
-
-
-def _zone_is_ignored(text: str) -> bool:
-    """Return whether a time without a zone ignores one at the end of a text."""
-    clock = _CLOCK.search(text)
-    if clock is None:
-        return _is_date_with_zone(text)
-    return not _UTC.fullmatch(_HALF_OF_DAY.sub("", _zone_after(clock)))
-
-
-def _clock_is_cut(text: str) -> bool:
-    """Return whether `date` ignores something in a text: a time of day that is not midnight, or a zone."""
-    clock = _CLOCK.search(text)
-    if clock is None:
-        return _is_date_with_zone(text) or _PART_OF_DAY.match(text) is not None
-    is_midnight = not any(digit in "123456789" for digit in clock["time"] or clock["short_time"])
-    return not is_midnight or not _UTC.fullmatch(_zone_after(clock))
-
-
-def _zone_after(clock: "re.Match[str]") -> str:
-    return clock["zone"] or clock["short_zone"] or ""
-
-
-def _is_date_with_zone(text: str) -> bool:
-    if _ZONE_OF_DATE.search(text):
-        return True
-    word = _WORD_AFTER_DATE.search(text)
-    if word is None or _UTC.fullmatch(word[1]):
-        return False
-    return not word[1].lower().startswith(_NO_ZONES)
-
-
-_CUTS: Mapping[str, Callable[[str], bool]] = {
-    "time": _zone_is_cut,
-    "timetz": _date_is_cut,
-    "date": _clock_is_cut,
-    "date of a range": _clock_is_cut,
-    # A value of a column is given to the server as one with a zone, a bound cannot be.
-    "timestamp of a range": _zone_is_ignored,
-}
 
 
 def _texts(column: Column, text: str) -> Sequence[str]:
