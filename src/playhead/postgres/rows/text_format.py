@@ -51,6 +51,17 @@ _HIGHEST = {"oid": 2**32 - 1, "xid": 2**32 - 1, "cid": 2**32 - 1, "xid8": 2**64 
 _NEVER_NEGATIVE = ("oidvector", "tid")
 # The server ignores what follows.
 _TID = re.compile(r"\s*\(\s*[-+]?\d+\s*,\s*[-+]?\d+\s*\)\s*")
+_SNAPSHOT = re.compile(r"\d{1,19}:\d{1,19}:(?:\d{1,19}(?:,\d{1,19})*+)?", re.ASCII)
+# Of types whose parts wrap around, or become the highest number.
+_SHAPES = {
+    "macaddr": re.compile(
+        r"\s*(?:0*[0-9a-f]{1,2}(?:[:-]0*[0-9a-f]{1,2}){5}|[0-9a-f]{6}[:-]?[0-9a-f]{6}"
+        r"|[0-9a-f]{4}(?:[.-]?[0-9a-f]{4}){2})\s*",
+        re.ASCII | re.IGNORECASE,
+    ),
+    "pg_snapshot": _SNAPSHOT,
+    "txid_snapshot": _SNAPSHOT,
+}
 _ELEMENTS_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', re.DOTALL)
 # A byte of the type "char", as the server writes it.
 _OCTAL = re.compile(r"\\[0-3][0-7]{2}")
@@ -106,10 +117,17 @@ def _refuse_other_value(base: str, text: str, where: str) -> None:
         number = text.strip()
         if base == "oid" and not number.startswith("-"):
             return  # It reports the others itself.
-        if not (number.isdecimal() and len(number) <= 20 and int(number) <= highest):
+        # The server takes 010 for 8.
+        if not (number.isdecimal() and len(number) <= 20 and str(int(number)) == number) or (
+            int(number) > highest
+        ):
             raise Bad("out_of_reach", f"{where}: no number of type {base}: 0 to {highest}")
     if base == "tid" and _TID.fullmatch(text) is None:
         raise Bad("out_of_reach", f"{where}: no tid, such as (0,1)")
+    if (shape := _SHAPES.get(base)) is not None and shape.fullmatch(text) is None:
+        raise Bad(
+            "out_of_reach", f"{where}: no {base}, or one of numbers that are too large for it"
+        )
     if base in _NEVER_NEGATIVE and "-" in text:
         raise Bad("out_of_reach", f"{where}: a number below 0, which {base} takes for another")
     most = _MOST_BYTES.get(base)
@@ -123,7 +141,7 @@ def _refuse_other_value(base: str, text: str, where: str) -> None:
 
 def _refuse_other_elements(element: str, text: str, where: str) -> None:
     """Refuse the same in an array that is written as PostgreSQL's text."""
-    if element not in (*_HIGHEST, *_NEVER_NEGATIVE, *_MOST_BYTES):
+    if element not in (*_HIGHEST, *_NEVER_NEGATIVE, *_MOST_BYTES, *_SHAPES):
         return
     if not text.lstrip().startswith(("{", "[")):
         return
