@@ -25,11 +25,11 @@ _UTC = r"(?:\s*(?:Z|zulu|UTC?|GMT|[+-]00(?::?00)?))?"
 _ERA = r"(?:\s*(?:AD|BC))?"
 _ZONE = r"(?:\s*(?:[A-Z_/]+|[+-]\d\d?(?::?\d\d){0,2}))?"
 _BETWEEN = r"(?:T|\s+|\s*T\s*)"
-_NO_TIMES = r"epoch|[+-]?infinity|empty|null|[^0-9a-z]*"
+_NO_TIMES = r"epoch|[+-]?infinity|empty|null|[^0-9a-z]*+"
 
 
 def _whole(*parts: str) -> "Callable[[str], re.Match[str] | None]":
-    return re.compile(rf"\s*(?:{'|'.join((*parts, _NO_TIMES))})\s*", re.IGNORECASE).fullmatch
+    return re.compile(rf"\s*+(?:{'|'.join((*parts, _NO_TIMES))})\s*+", re.IGNORECASE).fullmatch
 
 
 _OF_DATE = _whole(f"{_DATE}(?:{_BETWEEN}{_MIDNIGHT})?{_UTC}{_ERA}")
