@@ -144,6 +144,7 @@ def test_a_zone_behind_a_time_without_colons_is_counted(text: str) -> None:
             for text in ("2021/1/1 +2", "2021-01-01,12:00", "12:00 2021-01-01", "+02 2021-01-01")
         ),
         *(("date", text) for text in ("2021-01-01th12", "2021.001-1200", "1 Jan 2021 12 PM")),
+        ("date", "Jan 5, 2021-00:00"),
         *(("daterange", text) for text in ("[2021-01-01+02,)", "[12:00 2021-01-01,)")),
         *(
             ("tsrange", text)

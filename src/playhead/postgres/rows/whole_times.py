@@ -21,7 +21,8 @@ _DATE = (
 )
 _CLOCK = r"(?:(?:\d{1,2}:\d{1,2}(?::\d{1,2}(?:[.,]\d*)?)?|(?:\d{4}|\d{6})(?:\.\d*)?)(?:\s*[AP]M\b)?|allballs)"
 _MIDNIGHT = r"(?:00?:00?(?::00?(?:[.,]0*)?)?|0000|000000(?:\.0*)?|allballs)"
-_UTC = r"(?:\s*(?:Z|zulu|UTC?|GMT|[+-]00(?::?00)?))?"
+# The server takes `2021-00:00` behind a month for a time of day.
+_UTC = r"(?:\s*(?:Z|zulu|UTC?|GMT|(?<!\s\d{4})[+-]00(?::?00)?))?"
 _ERA = r"(?:\s*(?:AD|BC))?"
 _ZONE = r"(?:\s*(?:[A-Z_/]+|[+-]\d\d?(?::?\d\d){0,2}))?"
 _BETWEEN = r"(?:T|\s+|\s*T\s*)"
