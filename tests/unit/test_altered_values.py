@@ -246,3 +246,20 @@ def test_a_text_of_many_spaces_takes_no_time(base: str) -> None:
     for _ in range(200):
         assert [*altered(base, f"{' ' * 250}x")] == [CUT]
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2021-01-05 9:5:3.1234567", "9:5:3,1234567 2021-01-05", "Jan 5, 2021 h12m30s10.1234567"),
+        *("y2021m01d05 h12m30s10.1234567", "1 Jan 2021T1:2:3.0000001", "J2459220T1:2:3.0000001Z"),
+    ],
+)
+def test_a_fraction_of_a_second_is_found_in_any_spelling(text: str) -> None:
+    for base in ("timestamp", "timestamptz"):
+        assert [*altered(base, text)] == [ROUNDED]
+
+
+@pytest.mark.parametrize("text", ["5.1.2021", "2021.005", "Jan 5,2021", "2021-01-05 9:5:3.1234560"])
+def test_a_date_with_signs_of_a_fraction_is_no_fraction(text: str) -> None:
+    assert [*altered("timestamp", text)] == []

@@ -33,8 +33,11 @@ ROUNDED, CUT = "with_rounded_values", "with_cut_values"
 _TIMES = ("time", "timetz", "timestamp", "timestamptz")
 # The server's unit is microseconds; Arrow never passes it a time with more digits.
 _MOST_DIGITS = 6
-_FRACTION = re.compile(r"(?:[:,]\d\d|(?<![J\d])\d{6}|[T\s]\d{4})[.,](\d+)")
-_PART_OF_JULIAN = re.compile(r"\bJ(?:ULIAN)?\s*\d+\.(\d+)", re.IGNORECASE)
+_FRACTION = re.compile(r"\d[.,](\d+)")
+_PART_OF_JULIAN = re.compile(r"(?:JULIAN|J)\s*\d+\.(\d+)", re.IGNORECASE)
+# What looks like a fraction in a date. A column without dates reads 2021.005 as 20:21 and five thousandths.
+_DOTTED_DATE = re.compile(r"\b\d+\.\d+\.\d+\b|[a-z]\.?\s*\d+,\d{4}\b", re.IGNORECASE)
+_DAY_OF_YEAR = re.compile(r"(?<![\d:.])\d{4}\.\d{3}(?!\d)")
 _ELEMENT_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
@@ -175,13 +178,18 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
         return isinstance(held, str) and interval_decimals.is_rounded(held)
     most = _digits(modifier)
     if isinstance(held, str):
-        julian = _PART_OF_JULIAN.search(held)
-        if julian is not None:
-            return not interval_decimals.is_whole(julian[1], 86_400 * 10**most)
-        # A time of day may begin with its hour and minute, where a timestamp has its year.
-        found = _FRACTION.search(f" {held}" if kind in ("time", "timetz") else held)
-        return found is not None and any(digit != "0" for digit in found[1][most:])
+        return _has_finer_part(held, most, has_date=kind not in ("time", "timetz"))
     return type(held) is int and held % 10 ** max(0, decimals_of_epoch(held) - most) != 0
+
+
+def _has_finer_part(text: str, most: int, *, has_date: bool) -> bool:
+    """Return whether a text for a time has a part that is finer than so many decimals of a second."""
+    for part_of_day in _PART_OF_JULIAN.findall(text):
+        if not interval_decimals.is_whole(part_of_day, 86_400 * 10**most):
+            return True
+    text = _DOTTED_DATE.sub("", _PART_OF_JULIAN.sub("", text))
+    text = _DAY_OF_YEAR.sub("", text) if has_date else text
+    return any(each[most:].strip("0") for each in _FRACTION.findall(text))
 
 
 def _text_has_repeated(held: Any) -> bool:
