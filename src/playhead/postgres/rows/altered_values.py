@@ -183,7 +183,7 @@ def _is_rounded(kind: str, modifier: int, held: Any) -> bool:
 
 
 def _has_finer_part(text: str, most: int, *, has_date: bool) -> bool:
-    """Return whether a text for a time has a part that is finer than so many decimals of a second."""
+    """Return whether a text for a time has a part finer than `most` decimals of a second."""
     for part_of_day in _PART_OF_JULIAN.findall(text):
         if not interval_decimals.is_whole(part_of_day, 86_400 * 10**most):
             return True

@@ -8,15 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
-)
+_MONTHS = "january february march april may june july august september sept october november december".split()  # noqa: SIM905
+_MONTH = rf"(?:{'|'.join(f'{each}|{each[:3]}' for each in _MONTHS)})\.?"
 _DAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[,.]?\s+)?"
 # The last two are parts of a range's bound, in which a comma is no end.
 _DATE = (
     rf"(?:{_DAY}(?:\d+(?P<sign>[-/.])(?:\d{{1,2}}|{_MONTH})(?P=sign)\d+|\d{{6,8}}|\d{{4}}[-.]\d{{3}}"
-    rf"|J(?:ulian)?\s*\d+|\d+\s*{_MONTH},?\s*\d+|{_MONTH}\s*\d{{1,2}}(?:,\s*|\s+|-)\d+"
+    rf"|(?:julian|J)\s*\d+|\d+\s*{_MONTH},?\s*\d+|{_MONTH}\s*\d{{1,2}}(?:,\s*|\s+|-)\d+"
     rf"|\d+\s+{_MONTH}\s*\d+|{_MONTH}\s*\d{{1,2}}|\d{{4}}))"
 )
 _CLOCK = r"(?:(?:\d{1,2}:\d{1,2}(?::\d{1,2}(?:[.,]\d*)?)?|(?:\d{4}|\d{6})(?:\.\d*)?)(?:\s*[AP]M\b)?|allballs)"
