@@ -95,6 +95,8 @@ def test_an_array_that_is_a_text_is_rounded_as_any(text: str) -> None:
         ("interval", "0.00000000001 hours"),
         ("interval", "PT1e-7S"),
         ("interval", "1.00000000001 12:00:00"),
+        ("interval", "1.5 mon .5 us"),
+        ("interval", "1.25 c -.5 us"),
         ("timestamp", "20210804 093000.1234567"),
         ("timestamp", "2021-08-04 0930.1234567"),
         ("timestamptz", "J2459431.123456789012"),

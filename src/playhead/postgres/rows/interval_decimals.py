@@ -24,7 +24,7 @@ _UNITS = (
     (r"c", 1_200),
 )
 _DECIMALS = re.compile(
-    r"(?P<clock>:\d*)?[.,](?P<decimals>\d+)\s*(?P<unit>[a-z]*)(?P<more>\s*[^a-z\s])?",
+    r"(?P<clock>:\d*)?[.,](?P<decimals>\d+)\s*(?P<unit>[a-z]*)(?P<more>(?=\s*[^a-z\s]))?",
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\s*[+-]?P", re.IGNORECASE)
@@ -52,7 +52,7 @@ def is_rounded(text: str) -> bool:
             is_time = 0 <= begin_of_time < found.start()
             units = _units_of_letter(found["unit"][:1].upper(), is_time=is_time)
         else:
-            units = _units_of_word(found["unit"].lower(), is_last=not found["more"])
+            units = _units_of_word(found["unit"].lower(), is_last=found["more"] is None)
         if not is_whole(found["decimals"], units):
             return True
     return False
