@@ -224,6 +224,17 @@ def test_a_schema_does_not_say_what_is_ours_to_say():
     assert reader(kind).read(number(1) + b"\x07") == b"\x07"
 
 
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_schema_does_not_say_that_it_has_been_checked(is_inside):
+    """A decimal of a scale below 0 has as many zeros, and the decoder refuses it only where it checks."""
+    marks = {"__fastavro_parsed": True, "__named_schemas": {}}
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": -900_000}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+    schema |= {} if is_inside else marks
+    with pytest.raises(ValueError, match="scale"):
+        reader({"type": "array", "items": schema | marks} if is_inside else schema)
+
+
 class Tower:
     """A registry in which each schema refers twice to the one before."""
 

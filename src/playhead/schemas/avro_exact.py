@@ -21,6 +21,8 @@ BOOLEAN: Final = "playhead-boolean"
 _INT: Final = "playhead-int"
 MAP: Final = "playhead-map"
 _OURS: Final = {"decimal": DECIMAL, "time-millis": TIME_MILLIS, "time-micros": TIME_MICROS}
+_PARSED: Final = "__fastavro_parsed"
+_MARKS: Final = (_PARSED, "__named_schemas")
 _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 # A scale of a billion would be written as that many zeros. No database has such decimals.
 _MOST_SCALE, _MOST_DECIMAL_BYTES = 20_000, 20_000
@@ -119,12 +121,15 @@ LOGICAL_READERS[f"long-{TIME_MICROS}"] = _time_reader(LOGICAL_READERS["long-time
 
 
 def with_exact_types(node: Any) -> Any:
-    """Return a schema's document with our decimals and times instead of fastavro's."""
+    """Return a schema's document with our decimals and times instead of fastavro's.
+
+    Without fastavro's own marks too: it would take a schema with them as one that it has checked.
+    """
     if isinstance(node, list):
         return [with_exact_types(each) for each in node]
     if not isinstance(node, dict):
         return node
-    copy = {name: with_exact_types(each) for name, each in node.items()}
+    copy = {name: with_exact_types(each) for name, each in node.items() if name not in _MARKS}
     logical = node.get("logicalType")
     if not isinstance(logical, str):
         return copy
@@ -140,7 +145,7 @@ def with_exact_types(node: Any) -> Any:
 
 def is_final(schema: Any) -> bool:
     """Return whether fastavro uses a parsed schema unchanged: it parses all but records again."""
-    return isinstance(schema, dict) and "__fastavro_parsed" in schema
+    return isinstance(schema, dict) and _PARSED in schema
 
 
 def guard(schema: Any, named: dict[str, Any]) -> Any:
