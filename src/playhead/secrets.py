@@ -109,6 +109,8 @@ _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # Libraries cut an address at these places and show the parts in their errors.
 _CUTS = re.compile(r"[@/:?#\[\]&=%;]+")
 _LONGEST_CUT = 200
+# Of a text that is cut, so much more is redacted, because that may make it shorter.
+_LONGEST_KEPT = 10_000
 
 _known: set[str] = set()
 _asked: dict[tuple[str, str], str] = {}
@@ -157,6 +159,12 @@ def redact_cut(text: str) -> str:
             if text.endswith(value[:length]):
                 return text[:-length] + HIDDEN
     return text
+
+
+def redacted_start(text: str, length: int) -> str:
+    """Return the beginning of a text, redacted before it is cut, so that no half of a secret is left."""
+    kept = text[: 2 * length + _LONGEST_KEPT]
+    return (redact if kept == text else redact_cut)(kept)[:length]
 
 
 def _hidden_if_it_decodes(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ import traceback
 import pytest
 from pyspark import cloudpickle
 
+from playhead import secrets
 from playhead.errors import PlayheadError, Unavailable
 from playhead.spark.failures import (
     MARK,
@@ -51,6 +52,15 @@ def test_what_is_lost_can_be_waited_for(said, lost):
     assert isinstance(failure, Unavailable)
     assert failure.message == f"the engine lost {lost}"
     assert "playhead resume" in failure.hint
+
+
+def test_no_beginning_of_a_password_is_left_where_the_engines_error_is_cut():
+    """A broker may answer a login with the password, and Java's client quotes the answer."""
+    password = secrets.remember("un5eenUn6een")
+    said = "Caused by: SaslAuthenticationException: ".ljust(500, "x") + password
+    failure = failure_of(RuntimeError(f"Job aborted\n\tat here\n{said}"))
+    assert isinstance(failure, EngineFailed)
+    assert "un5e" not in failure.message
 
 
 def test_what_a_task_has_said_itself_counts_first():

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from playhead import secrets
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin.broker_socket import Wire
@@ -61,6 +62,13 @@ def test_a_challenge_that_breaks_a_rule_gets_no_proof_of_the_password(challenge,
     with pytest.raises(NotScram, match=said):
         login().last(challenge)
     assert time.process_time() - began < 1
+
+
+def test_a_peers_error_keeps_no_half_of_the_password():
+    secrets.remember("un5eenUn6een")
+    with pytest.raises(NotScram) as caught:
+        login().last(b"e=" + b"x" * 94 + b"un5eenUn6een")
+    assert "un5e" not in str(caught.value)
 
 
 def test_the_most_iterations_that_are_done_are_done_in_a_moment():

@@ -280,6 +280,16 @@ def test_parts_of_a_password_are_redacted_where_a_library_cuts_it():
     )
 
 
+@pytest.mark.parametrize("length", [1, 100, 30_000])
+@pytest.mark.parametrize("left", [0, 4, 17])
+def test_no_half_of_a_password_is_left_where_we_cut_a_text(length, left):
+    remember("un5een-Un6een-Un7een")
+    text = "x" * (length - left) + "un5een-Un6een-Un7een " * 5_000
+    assert "un5e" not in secrets.redacted_start(text, length)
+    assert len(secrets.redacted_start(text, length)) == length
+    assert secrets.redacted_start("a login un5e", 30) == "a login un5e", "nothing was cut"
+
+
 def test_a_password_is_redacted_as_json_and_python_write_it():
     remember('pa"ss\n\\')
     assert "ss" not in redact(json.dumps('pa"ss\n\\'))

@@ -162,10 +162,7 @@ class DataError(Exception):
 def translated(error: Any, *, where: str, grant: str, connection_lost: bool) -> Exception:
     """Return Playhead's error for an error of either driver."""
     sqlstate = error.sqlstate
-    # Twice as much is redacted, so that the cut leaves no half of a secret.
-    said = _sentence(error)
-    redact = secrets.redact_cut if len(said) > 2 * _LONGEST else secrets.redact
-    reason = redact(said[: 2 * _LONGEST])[:_LONGEST]
+    reason = secrets.redacted_start(_sentence(error), _LONGEST)
     facts = _facts(error)
     if connection_lost or (sqlstate is None and _is_lost(reason)):
         return SliceNotWritten(where, reason=reason)

@@ -280,7 +280,8 @@ class QueryLink(Link):
                 answer.sqlstate = state.decode() if state else LOST
                 said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
                 whole = said or result.error_message
-                answer.said = whole[:_LONGEST_SAID].decode("utf-8", "replace")
+                text = whole.decode("utf-8", "replace")
+                answer.said = secrets.redacted_start(text, _LONGEST_SAID)
         elif status in _COPY:
             self._copy(status)
 

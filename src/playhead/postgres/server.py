@@ -297,6 +297,4 @@ def _closed_after(seconds: float, connection: "psycopg.Connection[Any]") -> Iter
 
 def _first_line(exc: Exception) -> str:
     first = next(iter(str(exc).strip().splitlines()), type(exc).__name__)
-    # More is redacted, so that the cut leaves no half of a secret.
-    redact = secrets.redact_cut if len(first) > 50 * _LONGEST_REASON else secrets.redact
-    return redact(first[: 50 * _LONGEST_REASON])[:_LONGEST_REASON]
+    return secrets.redacted_start(first, _LONGEST_REASON)

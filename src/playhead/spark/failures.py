@@ -4,6 +4,7 @@ import json
 import re
 from secrets import token_hex
 
+from playhead import secrets
 from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import SystemClock, wait_until
 
@@ -163,7 +164,7 @@ def _foreign(exc: Exception, text: str) -> PlayheadError:
             return EngineLost(what)
     kind = TimeOutOfReach if _OVERFLOW.search(text) else EngineFailed
     return kind(
-        f"the engine failed with {type(exc).__name__}: {_reason(text)[:500]}",
+        f"the engine failed with {type(exc).__name__}: {secrets.redacted_start(_reason(text), 500)}",
         hint="-vv shows the whole error; committed data stay",
         exit_code=PlayheadError.exit_code,
     )

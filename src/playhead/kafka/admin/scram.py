@@ -8,6 +8,8 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
+from playhead.secrets import redacted_start
+
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 # RFC 7677 requires at least 4096: with fewer, an eavesdropper could try passwords. Kafka's maximum
 # is 16,384; a peer that asks for millions wants to waste the processor.
@@ -77,7 +79,7 @@ def _attributes(said: bytes, *wanted: str) -> tuple[str, dict[str, str]]:
         raise NotScram("its answer is not text") from None
     parts = [part.partition("=") for part in text.split(",")]
     if parts[0][0] == "e":
-        raise NotScram(f"it reports the error {parts[0][2][:100]!r}")
+        raise NotScram(f"it reports the error {redacted_start(parts[0][2], 100)!r}")
     if any(name == "m" for name, _, _ in parts):
         raise NotScram("it requires an unknown extension")
     if tuple(name for name, _, _ in parts[: len(wanted)]) != wanted:
