@@ -191,6 +191,26 @@ def test_what_the_machine_lacked_for_a_moment_is_no_fault_of_the_schema(lack: Ex
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "enum E { LONG = 0; } message A { repeated E e = 1; }",
+        "message A { message B { enum E { LONG = 0; } } repeated B.E e = 1; }",
+        "message A { repeated A LONG = 1; }",
+        "message A { message B { int32 LONG = 1; } repeated B b = 1; }",
+        "package LONG; message A { repeated A a = 1; }",
+    ],
+)
+def test_a_name_that_values_would_repeat_is_not_long(registry: TestRegistry, schema: str) -> None:
+    made = Registered(Registry(registry.url))
+    for letters, is_taken in ((255, True), (256, False)):
+        text = f'syntax = "proto3"; {schema.replace("LONG", "L" * letters)}'
+        number = registry.register("x", {"schemaType": "PROTOBUF", "schema": text})
+        data = struct.pack(">bIb", 0, number, 0) + sized(1, bytes(2))
+        with suppress(Undecodable) if is_taken else pytest.raises(Undecodable, match="255 letters"):
+            made.exact(data, ())
+
+
 def test_a_value_made_of_fields_that_its_schema_lacks_is_refused_beyond_a_size(
     registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

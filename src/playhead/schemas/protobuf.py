@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from playhead.decoding import Kinds
 from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.proto_json import Values, kinds
-from playhead.schemas.protobuf_limits import ProtobufLimits, need_texts
+from playhead.schemas.protobuf_limits import ProtobufLimits, check_names, need_texts
 from playhead.schemas.registry import MOST_REFERENCES, Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
@@ -108,6 +108,7 @@ def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str
 
 def _add(pool: Any, schema: Schema, name: str) -> None:
     file = _compiled(schema.text)
+    check_names(file)
     file.name = name
     _add_built_in(pool, file)
     try:

@@ -14,6 +14,8 @@ MOST_UNKNOWN: Final = 16 << 20
 """The maximum number of bytes in fields that the schema lacks: each of two bytes becomes an object of a hundred."""
 MOST_ANYS: Final = 16
 """The maximum levels of `google.protobuf.Any` in one value."""
+MOST_LETTERS: Final = 255
+"""The maximum length of a name of a field or an enum's value: two bytes of a value can stand for it in its JSON."""
 _ANY: Final = "google.protobuf.Any"
 _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
@@ -97,6 +99,20 @@ class ProtobufLimits:
             known = max(self._type(each).fields for each in types.values()), _ANY in types
             self._reached[kind.full_name] = known
         return known
+
+
+def check_names(file: Any) -> None:
+    """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it."""
+    waiting = [file]
+    while waiting:
+        held = waiting.pop()
+        is_file = held is file
+        waiting += held.message_type if is_file else held.nested_type
+        names = [each.name for kind in held.enum_type for each in kind.value]
+        names += [each.name for each in held.extension]
+        names += [held.package] if is_file else [each.name for each in held.field]
+        if any(len(name) > MOST_LETTERS for name in names):
+            raise ValueError(f"the schema has a name of more than {MOST_LETTERS} letters")
 
 
 def need_texts(held: Any) -> None:
