@@ -149,6 +149,17 @@ def test_a_plan_is_not_waited_for_longer_than_its_limit(
     assert time.monotonic() - begun < 5
 
 
+def test_a_server_that_refuses_a_value_of_ours_is_an_error_of_ours() -> None:
+    """As one that only resembles PostgreSQL does: there is no record that could be refused."""
+    refused = error("22023", "invalid value for DateStyle")
+    with (
+        LyingServer(refused) as server,
+        pytest.raises(PlayheadError, match="refused: invalid value for DateStyle"),
+        open_session(server.url, grant=""),
+    ):
+        pass
+
+
 def test_an_error_of_a_megabyte_is_cut() -> None:
     with (
         LyingServer(error("XX000", "x" * 1_000_000)) as server,

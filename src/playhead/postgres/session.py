@@ -230,12 +230,17 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
 
     Under `keeping_open`, the block has a connection that stays open, unless another block is using it.
     """
-    kept = kept_open((open_session, url), lambda: _connected(url, grant))
-    if kept is not None and kept.is_free:
-        yield kept.granting(grant)
-        return
-    with _connected(url, grant) as session:
-        yield session
+    try:
+        kept = kept_open((open_session, url), lambda: _connected(url, grant))
+        if kept is not None and kept.is_free:
+            yield kept.granting(grant)
+            return
+        with _connected(url, grant) as session:
+            yield session
+    except DataError as exc:
+        # No value of a record is in these statements: a server that refuses one is no PostgreSQL, or broken.
+        where = secrets.without_password(url)
+        raise StatementRefused(where, sqlstate=exc.sqlstate, reason=exc.reason) from exc
 
 
 @contextmanager
