@@ -1,23 +1,16 @@
-"""Secret values: resolved from references, and redacted from everything that is printed or stored."""
+"""Secret values: redacted from everything that is printed or stored."""
 
 import os
 import re
-import sys
 from binascii import a2b_base64
-from collections.abc import Callable
-from getpass import getpass
 from urllib.parse import SplitResult, unquote
 
-from playhead.errors import BadValue, UsageError
 from playhead.grammar import escapes
-from playhead.host import named_files, paths
-from playhead.printable import one_line
 
 HIDDEN = "********"
-PROMPT = "prompt:"
 # Redacting shorter values would make every text unreadable; they are still hidden by key.
 _SHORTEST_REDACTED = 4
-_ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # The password is between `user:` and the last @ before the path; libpq accepts characters there
 # that urllib refuses. One with a raw slash is valid nowhere, but hidden up to the very last @, also where it
 # could be a port and a path with an @. White space before a URL is from a file or a variable, and a scheme
@@ -113,11 +106,6 @@ _LONGEST_CUT = 200
 _LONGEST_KEPT = 10_000
 
 _known: set[str] = set()
-_asked: dict[tuple[str, str], str] = {}
-
-
-ask_elsewhere: Callable[[str], None] | None = None
-"""In the warm engine: told what is missing here and may be there where the command was typed."""
 
 
 def remember(value: str) -> str:
@@ -188,60 +176,14 @@ def _hidden_unless_reference(match: re.Match[str]) -> str:
     return match[0] if is_reference(match["password"]) else f"{match['before']}{HIDDEN}"
 
 
-def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
-    """Resolve `${ENV}` references, and a secret's `file:PATH` or `prompt:`; remember secrets."""
-    if is_secret and text == PROMPT:
-        return _from_terminal(key, where)
-    if is_secret and text.startswith("file:"):
-        return _from_file(text.removeprefix("file:"), key=key, where=where)
-
-    def from_environment(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in os.environ:
-            if ask_elsewhere is not None:
-                ask_elsewhere(f"the environment of the engine has no {name}")
-            raise BadValue(
-                key, found=match[0], needed=f"environment variable {name} to be set", where=where
-            )
-        return remember(os.environ[name]) if is_secret else os.environ[name]
-
-    return _ENV_REFERENCE.sub(from_environment, text)
-
-
 def is_reference(text: str) -> bool:
     """Return whether the text is only references to environment variables, and so safe to show."""
-    return _ENV_REFERENCE.fullmatch(text) is not None
+    return ENV_REFERENCE.fullmatch(text) is not None
 
 
 def has_reference(text: str) -> bool:
-    """Return whether `resolve` would insert the value of an environment variable."""
-    return _ENV_REFERENCE.search(text) is not None
-
-
-def _from_terminal(key: str, where: str) -> str:
-    """Ask for a secret once, however often it is needed afterwards."""
-    if (key, where) not in _asked:
-        if ask_elsewhere is not None:
-            ask_elsewhere(f"{key} is asked for at the terminal")
-        if not sys.stdin.isatty():
-            raise BadValue(
-                key,
-                found=PROMPT,
-                needed="a terminal to ask on",
-                where=where,
-                hint="in a script, write ${NAME_OF_A_VARIABLE} or file:/path",
-            )
-        _asked[key, where] = remember(getpass(one_line(f"{key} ({where}): ")))
-    return _asked[key, where]
-
-
-def _from_file(path: str, *, key: str, where: str) -> str:
-    try:
-        return remember(named_files.text_of(paths.at_home(path)).rstrip("\r\n"))
-    except (OSError, ValueError, UsageError) as exc:
-        raise BadValue(
-            key, found=f"file:{path}", needed=f"a readable text file ({exc})", where=where
-        ) from exc
+    """Return whether the text names an environment variable whose value belongs there."""
+    return ENV_REFERENCE.search(text) is not None
 
 
 def passwords_in(url: str) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead import secrets
+from playhead import references
 from playhead.config.kafka_properties import read_properties
 from playhead.errors import BadValue, UsageError
 from playhead.host import named_files
@@ -20,7 +20,7 @@ def few_letters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_without_an_end_is_refused() -> None:
     with pytest.raises(BadValue, match="more than 1 MiB"):
-        secrets.resolve(f"file:{ENDLESS}", key="password", where="a test")
+        references.resolve(f"file:{ENDLESS}", key="password", where="a test")
     with pytest.raises(UsageError, match="more than 1 MiB"):
         read_properties(ENDLESS)
     with pytest.raises(UsageError, match="more than 1 MiB"):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from html import escape as html_escape
+from pathlib import Path
 from time import process_time
 from urllib.parse import quote, quote_plus, urlsplit
 from xml.sax.saxutils import escape as xml_escape
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from playhead import secrets
 from playhead.config.kafka_properties import jaas_quoted
 from playhead.errors import BadValue
-from playhead.secrets import HIDDEN, passwords_in, redact, remember, resolve, without_password
+from playhead.references import resolve
+from playhead.secrets import HIDDEN, passwords_in, redact, remember, without_password
 
 # Stars cannot be told from what stands in place of a secret.
 SECRETS = st.text(st.characters(exclude_characters="*", codec="utf-8"), min_size=4, max_size=20)
@@ -454,3 +456,51 @@ def test_a_token_that_is_written_as_the_name_of_a_user_is_hidden(before: str) ->
     assert redact(f"{before}://t0kent0ken@h:1/x") == f"{before}://{HIDDEN}@h:1/x"
     assert redact(f"{before}://${{TOKEN}}@h") == f"{before}://${{TOKEN}}@h"
     assert redact(f"{before}://h/a@b postgresql://me@h") == f"{before}://h/a@b postgresql://me@h"
+
+
+@pytest.mark.parametrize(
+    ("address", "hidden"),
+    [
+        ("postgresql://playhead:un5een-77@127.0.0.1/playhead", ["un5een-77"]),
+        (
+            "postgres://playhead:un%2F5een@127.0.0.1,h2/playhead?sslpassword=four",
+            ["un/5een", "four"],
+        ),
+        ("postgresql://127.0.0.1/playhead?user=playhead&password=un5een&77", ["un5een&77"]),
+        ("http://playhead:un5een@127.0.0.1:8081/", ["un5een"]),
+        ("https://127.0.0.1", []),
+        ("postgresql://playhead:un/5een@77@127.0.0.1/playhead", ["un/5een@77"]),
+    ],
+)
+@pytest.mark.parametrize("is_file", [False, True])
+def test_of_an_address_in_a_variable_or_file_only_the_passwords_are_hidden(
+    address: str, hidden: list[str], is_file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its other words are in many texts: `playhead doctor` was shown as `******** doctor`."""
+    monkeypatch.setenv("DATABASE", address)
+    (tmp_path / "address").write_text(f"{address}\n")
+    given = f"file:{tmp_path}/address" if is_file else "${DATABASE}"
+    assert resolve(given, key="database", where="context a") == address
+    for password in hidden:
+        assert password not in redact(f"FATAL: {password} {address}")
+    if "/5een@" not in address:  # That one is torn: what its parts are is not known.
+        assert redact("playhead doctor tests 127.0.0.1") == "playhead doctor tests 127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "address", ["https://un5een@h/", "https://h/hooks/un5een", "https://me:other@h/?k=un5een"]
+)
+def test_of_an_address_with_a_token_every_part_is_hidden(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGISTRY", address)
+    resolve("${REGISTRY}", key="schema_registry", where="context a")
+    assert redact("FATAL: un5een") == f"FATAL: {HIDDEN}"
+
+
+def test_a_part_of_an_address_in_a_variable_is_hidden_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOGIN", "postgresql://playhead:1234")
+    resolve("${LOGIN}@127.0.0.1/d", key="database", where="context a")
+    assert "1234" not in redact("FATAL: postgresql://playhead:1234")

@@ -8,7 +8,10 @@ import pytest
 
 from playhead.capture.address import BadPlace, parse_place
 from playhead.cli.app import main
+from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import BadValue
 from playhead.host import paths
+from playhead.secrets import redact
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -173,3 +176,15 @@ def test_a_login_in_an_address_of_the_proxy_is_hidden(written: str) -> None:
     with pytest.raises(BadPlace) as bad:
         parse_place("--upstream", written.format(password))
     assert password not in f"{bad.value} {bad.value.text}"
+
+
+def test_the_brokers_of_a_variable_are_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERS", "playhead.local:9092,10.0.0.1:9092")
+    given = {"bootstrap.servers": "${BROKERS}"}
+    connection = KafkaConnection.from_properties(given, where="context a", references=True)
+    text = f"no broker answered at {connection.bootstrap_servers}; try playhead doctor"
+    assert redact(text) == text
+    monkeypatch.setenv("BROKERS", f"me:{SECRET}@10.0.0.1:9092")
+    with pytest.raises(BadValue) as caught:
+        KafkaConnection.from_properties(given, where="context a", references=True)
+    assert SECRET not in redact(f"{caught.value} and {SECRET}")

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from playhead import references
 from playhead.cli.warm import client, handover
 from playhead.cli.warm.handover import Asked, KeepsToItself
 from playhead.errors import Refused, RunsAlone
@@ -385,16 +386,15 @@ def test_who_greets_as_no_engine_does_is_none(clean, tmp_path, greeting):
 
 
 def test_a_reference_that_the_engine_cannot_follow_ends_the_command_there(monkeypatch):
-    from playhead import secrets
 
     def elsewhere(reason: str) -> None:
         raise RunsAlone(reason)
 
-    monkeypatch.setattr(secrets, "ask_elsewhere", elsewhere)
+    monkeypatch.setattr(references, "ask_elsewhere", elsewhere)
     with pytest.raises(RunsAlone, match="KAFKA_SECRET"):
-        secrets.resolve("${KAFKA_SECRET}", key="sasl.password", where="context prod")
+        references.resolve("${KAFKA_SECRET}", key="sasl.password", where="context prod")
     with pytest.raises(RunsAlone, match="terminal"):
-        secrets.resolve("prompt:", key="sasl.password", where="context prod")
+        references.resolve("prompt:", key="sasl.password", where="context prod")
 
 
 def test_this_process_has_nothing_of_another_ones_engine():

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from playhead import secrets
+from playhead import references
 from playhead.config.context import Configuration, configure, contexts
 from playhead.config.kafka_properties import KNOWN_PROPERTIES
 from playhead.config.layers import Precedence
@@ -115,7 +115,7 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
         said = configuration.kafka_properties.values()
         if any(found.place == Precedence.PROJECT for found in said):
             return []
-        if secrets.PROMPT in (found.value for found in said):
+        if references.PROMPT in (found.value for found in said):
             return []  # Completion must not ask for a password.
         connection = configuration.kafka()
         key = hashlib.sha256(f"{what} {connection.shown()}".encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from playhead import secrets
+from playhead import references, secrets
 from playhead.config import project
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.config.kafka_properties import not_understood, parse_jaas
@@ -76,7 +76,9 @@ class Configuration:
         setting = BY_NAME[name]
         if setting.secret:
             need_whole_paths({name: found})
-        value = secrets.resolve(found.value, key=name, where=found.origin, is_secret=setting.secret)
+        value = references.resolve(
+            found.value, key=name, where=found.origin, is_secret=setting.secret
+        )
         if setting.secret:
             secrets.without_password(value)  # The password is redacted from now on.
         if setting.is_heap:
@@ -130,7 +132,7 @@ class Configuration:
                 self.is_on(setting.name)
             elif setting.is_zone or setting.is_heap:
                 self.get(setting.name)
-        if secrets.PROMPT not in (found.value for found in self.kafka_properties.values()):
+        if references.PROMPT not in (found.value for found in self.kafka_properties.values()):
             self.kafka()
 
     def rows(self) -> list[dict[str, str | None]]:
@@ -223,7 +225,7 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
 def _secrets_in(key: str, value: str) -> list[str]:
     """Return the values that may only be references; the options of JAAS count one by one."""
     is_whole = secrets.is_reference(value.strip()) or value.strip().startswith("file:")
-    if SPELLINGS[key] == "sasl.jaas.config" and not is_whole and value != secrets.PROMPT:
+    if SPELLINGS[key] == "sasl.jaas.config" and not is_whole and value != references.PROMPT:
         _, options = parse_jaas(value, where="-X")
         return [text for option, text in options.items() if option in ("password", "clientSecret")]
     return [value] if is_secret(key) else []
@@ -231,7 +233,7 @@ def _secrets_in(key: str, value: str) -> list[str]:
 
 def _refuse_literal(value: str, *, key: str, where: str) -> None:
     """Refuse a secret written on the command line, where other users and the shell's history can see it."""
-    is_named = value.startswith("file:") or value == secrets.PROMPT
+    is_named = value.startswith("file:") or value == references.PROMPT
     if not (is_named or secrets.has_reference(value)):
         secrets.remember(value)
         raise UsageError(

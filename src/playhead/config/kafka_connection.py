@@ -11,7 +11,8 @@ from playhead.config import kafka_properties as known
 from playhead.config.kafka_properties import BY_NAME, HOSTNAME, Property, Role
 from playhead.config.settings import or_local_servers
 from playhead.errors import BadValue, MissingPiece, UntranslatableProperty
-from playhead.secrets import HIDDEN, is_behind_host, remember, remember_logins, resolve
+from playhead.references import resolve
+from playhead.secrets import HIDDEN, is_behind_host, remember, remember_logins
 
 _LOGIN_MODULES = {
     "PLAIN": known.SECURITY + "plain.PlainLoginModule",
@@ -210,15 +211,14 @@ class _Reading:
     def _resolved(self, row: Property, key: str, text: str) -> str:
         if not self.references:
             return text
-        if row.secret:
-            return resolve(text, key=key, where=self.where)
+        # Errors name the brokers; another property may contain a secret, as the address of an endpoint does.
+        is_secret = row.name != "bootstrap.servers"
         # Only a secret can be a `file:`; elsewhere that is the beginning of an ordinary value.
-        head, dollar, tail = text.partition("$")
-        return head + resolve(dollar + tail, key=key, where=self.where)
+        head, dollar, tail = ("", text, "") if row.secret else text.partition("$")
+        return head + resolve(dollar + tail, key=key, where=self.where, is_secret=is_secret)
 
     def _settle_jaas(self) -> None:
-        given = self.said.pop("sasl.jaas.config", None)
-        if given is None:
+        if (given := self.said.pop("sasl.jaas.config", None)) is None:
             return
         text = str(given.value)
         whole = self.references and _WHOLE_REFERENCE.fullmatch(text) is not None

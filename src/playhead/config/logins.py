@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from playhead import secrets
+from playhead import references
 from playhead.config.layers import BOOTSTRAP, SPELLINGS, TOKEN_FROM, Precedence, Resolved
 from playhead.errors import Refused
 
@@ -89,5 +89,5 @@ def is_login(name: str) -> bool:
 
 def _brokers(servers: str) -> set[str]:
     """Return the brokers of a list for a comparison; a `${NAME}` counts as its value."""
-    text = secrets.resolve(servers, key=BOOTSTRAP, where="a place", is_secret=False)
+    text = references.resolve(servers, key=BOOTSTRAP, where="a place", is_secret=False)
     return {each.strip().lower() for each in text.split(",")}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from playhead import secrets
+from playhead import references, secrets
 from playhead.config.context import Configuration, configure
 from playhead.config.layers import BOOTSTRAP, TOKEN_FROM, Precedence, Resolved
 from playhead.config.logins import (
@@ -67,7 +67,7 @@ def _places_of_typed_login(configuration: Configuration) -> dict[str, str]:
         TOKEN_FROM: not typed.isdisjoint(FOR_TOKENS),
     }
     return {
-        name: secrets.resolve(said[name][1].value, key=name, where="a place", is_secret=False)
+        name: references.resolve(said[name][1].value, key=name, where="a place", is_secret=False)
         for name, is_wanted in wanted.items()
         if is_wanted and name in said and said[name][1].origin != "-X"
     }

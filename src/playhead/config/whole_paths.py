@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from playhead import secrets
+from playhead import references, secrets
 from playhead.config.kafka_properties import BY_NAME as PROPERTIES
 from playhead.config.kafka_properties import parse_jaas
 from playhead.config.layers import SPELLINGS, Precedence, Resolved
@@ -68,7 +68,7 @@ def _relative_path(key: str, found: Resolved) -> str | None:
     text = found.value
     if _is_location(key):
         try:
-            path = secrets.resolve(text, key=key, where=found.origin, is_secret=False)
+            path = references.resolve(text, key=key, where=found.origin, is_secret=False)
         except BadValue:
             return None  # a variable that is not set here; using the value raises the error
         return None if Path(path).is_absolute() else text

@@ -3,7 +3,7 @@
 from typing import ClassVar, cast
 from urllib.parse import quote, unquote
 
-from playhead import secrets
+from playhead import references
 from playhead.config.context import Configuration
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.request import ReplaySpec
@@ -48,7 +48,7 @@ class PostgresSystem(System, MakesTarget):
         from playhead.postgres.target import PostgresTarget
 
         url = (
-            secrets.resolve(end.address, key="the target", where="its address")
+            references.resolve(end.address, key="the target", where="its address")
             if end.address
             else configuration.need("database", needed_for=end.shown())
         )

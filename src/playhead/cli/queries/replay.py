@@ -6,7 +6,7 @@ from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
 
-from playhead import secrets
+from playhead import references, secrets
 from playhead.cli.confirm import answer
 from playhead.cli.options import Run, command, end
 from playhead.cli.replay.render import plan_rows
@@ -243,7 +243,7 @@ def _url_of_older(run: Run, values: dict[str, Any]) -> str | None:
             run.output.say(
                 "warning: other users of this machine can see the password; write -p '${NAME}'"
             )
-        found = secrets.resolve(password, key="--db-password", where="the command line")
+        found = references.resolve(password, key="--db-password", where="the command line")
         values[_LOGIN] = secrets.remember(found)
     host, port = values.get("db_host") or "localhost", values.get("db_port") or 5432
     return (

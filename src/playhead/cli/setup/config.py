@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playhead import secrets
+from playhead import references, secrets
 from playhead.cli.options import Run, command, group
 from playhead.cli.output import Output
 from playhead.cli.setup.context import show_settings
@@ -82,7 +82,7 @@ def _hidden(name: str, text: str) -> str:
 
     What is no plain login is shown: the file's author has written it, and each library reads it its own way.
     """
-    if name not in BY_NAME or text.startswith(_FILE) or text == secrets.PROMPT:
+    if name not in BY_NAME or text.startswith(_FILE) or text == references.PROMPT:
         return text if secrets.is_reference(text) else secrets.HIDDEN
     if not secrets.IS_URL.match(text):
         return secrets.without_password(text)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from playhead import secrets
+from playhead import references
 from playhead.cli.warm import client
 from playhead.cli.warm.handover import Asked
 from playhead.errors import RunsAlone
@@ -154,7 +154,7 @@ class _Command:
         """Whether the client has, or soon has, all of the result, and may close the connection."""
 
     def do(self) -> None:
-        secrets.ask_elsewhere = self._run_alone
+        references.ask_elsewhere = self._run_alone
         journal.told_of_run = lambda run_id: self._send(client.RUN_ID, run_id.encode())
         threading.Thread(target=self._listen, name="client", daemon=True).start()
         try:
