@@ -2,9 +2,12 @@
 
 import errno
 import os
+import sqlite3
+import struct
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,37 @@ def test_a_database_is_where_a_link_of_ones_own_leads(tmp_path):
     target.make()
     assert (tmp_path / "real.db").is_file()
     assert target.identity() == f"sqlite:{tmp_path.resolve() / 'real.db'}"
+
+
+def test_a_journal_that_names_a_file_elsewhere_deletes_nothing(tmp_path):
+    """SQLite takes this name for the journal of a transaction over several databases, which it deletes."""
+    (tmp_path / "clone").mkdir()
+    file, other = tmp_path / "clone" / "a.db", tmp_path / "precious"
+    other.write_text("precious")
+    journal, head = file.with_name("a.db-journal"), _journal_of(file)
+    name = str(other).encode()
+    end = struct.pack(">I", 2**30 // 4096 + 1) + name + struct.pack(">2I", len(name), sum(name))
+    journal.write_bytes(head + end + head[:8])
+    with pytest.raises(Refused, match="would delete the file that it names"):
+        SqliteTarget(str(file), "t").terms("r")
+    assert other.read_text() == "precious"
+    assert journal.exists()
+
+
+def test_a_journal_that_names_no_other_file_is_rolled_back(tmp_path):
+    file = tmp_path / "a.db"
+    journal = file.with_name("a.db-journal")
+    journal.write_bytes(_journal_of(file))
+    assert SqliteTarget(str(file), "t").terms("r") is None
+    assert not journal.exists()
+
+
+def _journal_of(file):
+    """Make a database; return the beginning of a journal that SQLite rolls back when it opens the database."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">5I", 0, 1, 2, 512, 4096)
+    return head.ljust(512, b"\0")
 
 
 @NEEDS_A_STRANGER

@@ -1,5 +1,6 @@
 """Connections to a database file, transactions, and the translation of SQLite's errors."""
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ _SETTINGS = (
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "SELECT")
 # Names in quotes may have anything that looks like a parameter.
 _PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
+# The end of a journal whose transaction changed several databases; the name of another journal is before it.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 class Session:
@@ -119,9 +122,34 @@ def database_file(text: str) -> Path:
     return file
 
 
+def _need_lone_journal(file: Path) -> None:
+    """Refuse a journal that names another one: SQLite deletes that file, wherever it is, when it rolls back."""
+    journal = file.with_name(f"{file.name}-journal")
+    try:
+        handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # There is none, or SQLite does not open it either.
+        return
+    try:
+        size = os.fstat(handle).st_size
+        end = os.pread(handle, len(_NAMES_ANOTHER), max(size - len(_NAMES_ANOTHER), 0))
+    except OSError:  # It is a pipe or a folder.
+        return
+    finally:
+        os.close(handle)
+    if end == _NAMES_ANOTHER:
+        hint = (
+            "if another program is writing to it, run the command again; if the database is yours and no program "
+            f"has it, open it once with sqlite3 {file}"
+        )
+        why = "SQLite would delete the file that it names"
+        raise Refused(f"{journal} is of a transaction over several databases: {why}", hint=hint)
+
+
 @contextmanager
 def open_database(file: Path, mode: str = "rw") -> Iterator[Session]:
     """Open a database that exists; with the mode `memory`, an empty one in memory."""
+    if mode != "memory":
+        _need_lone_journal(file)
     try:
         uri = f"{file.as_uri()}?mode={mode}"
         database = sqlite3.connect(uri, uri=True, timeout=_WAITS_S, isolation_level=None)
