@@ -248,7 +248,7 @@ BESIDE = {
     "demo/cars.py": "a pipe to its parent",
     "spark/session.py": "filtered",
     "replay/engine_warmup.py": "filtered",
-    "secrets.py": "filtered",
+    "references.py": "filtered",
     "config/exposed_logins.py": "filtered",
 }
 _CALLS = {"print", "echo", "secho", "Console", "getpass", "input", "warn"}
