@@ -123,7 +123,7 @@ def database_file(text: str) -> Path:
 
 
 def _need_lone_journal(file: Path) -> None:
-    """Refuse a journal that names another one: SQLite deletes that file, wherever it is, when it rolls back."""
+    """Refuse a journal that names a second journal: to roll back, SQLite deletes the named file, wherever it is."""
     journal = file.with_name(f"{file.name}-journal")
     try:
         handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
