@@ -58,6 +58,13 @@ def test_no_beginning_of_a_password_is_left_where_a_text_was_cut(length: int) ->
     assert words_of(short) == "the login un5e"
 
 
+def test_no_beginning_of_a_password_is_left_in_the_list_of_mechanisms() -> None:
+    password = secrets.remember("un5eenUn6eenUn7eenUn8eenUn9eenUn10een")
+    said = "handshake failed: broker's supported mechanisms: {} (after 0ms in state AUTH_HANDSHAKE)"
+    error = KafkaError(KafkaError._AUTHENTICATION, said.format(password[:31]))
+    assert words_of(error) == said.format(secrets.HIDDEN)
+
+
 def test_every_text_of_an_error_is_asked_for_in_one_place() -> None:
     folder = Path(playhead.kafka.__path__[0])
     users = [file.name for file in folder.rglob("*.py") if ".str()" in file.read_text("utf-8")]

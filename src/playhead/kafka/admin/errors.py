@@ -1,5 +1,6 @@
 """Translates the errors of librdkafka and of brokers: one table of meanings, two context managers."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from playhead.secrets import redact_cut
 
 # librdkafka's buffers for errors have 256 bytes or more, and texts are joined in the larger ones.
 _MAY_BE_CUT = 250
+# The list of the mechanisms that a broker knows has 31 bytes for each, and more words come behind it.
+_MECHANISMS = re.compile(r"(?<=broker's supported mechanisms: ).*(?= \(after )", re.DOTALL)
 
 
 class Meaning(Enum):
@@ -134,7 +137,7 @@ def is_definite(error: KafkaError) -> bool:
 
 def words_of(error: KafkaError) -> str:
     """Return an error's text, which may quote a broker, and which librdkafka cuts off at some length."""
-    text = str(error.str())
+    text = _MECHANISMS.sub(lambda found: redact_cut(found[0]), str(error.str()))
     return redact_cut(text) if len(text.encode(errors="replace")) >= _MAY_BE_CUT else text
 
 
