@@ -137,7 +137,9 @@ def is_definite(error: KafkaError) -> bool:
 
 def words_of(error: KafkaError) -> str:
     """Return an error's text, which may quote a broker, and which librdkafka cuts off at some length."""
-    text = _MECHANISMS.sub(lambda found: redact_cut(found[0]), str(error.str()))
+    text = _MECHANISMS.sub(
+        lambda found: ",".join(map(redact_cut, found[0].split(","))), str(error.str())
+    )
     return redact_cut(text) if len(text.encode(errors="replace")) >= _MAY_BE_CUT else text
 
 
