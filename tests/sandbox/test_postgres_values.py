@@ -49,9 +49,10 @@ OWN = """
     CREATE DOMAIN "{s}".days AS date[]; CREATE TYPE "{s}".stint AS (at timestamptz, n int);
     CREATE TYPE "{s}".outer_stint AS (inner_stint "{s}".stint);
     CREATE TYPE "{s}".shift AS RANGE (subtype = timestamptz);
-    CREATE TYPE "{s}".word AS (a text, n int); CREATE DOMAIN "{s}".price AS numeric(8,2)
+    CREATE TYPE "{s}".word AS (a text, n int); CREATE DOMAIN "{s}".price AS numeric(8,2);
+    CREATE DOMAIN "{s}".codes AS varchar(3)[]
 """
-OWN_NAMES = ("mood", "day", "days", "stint", "outer_stint", "shift", "word", "price")
+OWN_NAMES = ("mood", "day", "days", "stint", "outer_stint", "shift", "word", "price", "codes")
 
 
 def made(sandbox: Endpoints, schema: str, kinds: list[str], more: str = "") -> Table:
@@ -151,6 +152,14 @@ def test_money_and_spaces_that_are_not_kept_are_counted(
     assert entry.skipped == 1
     assert entry.details["with_rounded_values"] == len(rounded)
     assert entry.details["with_cut_values"] == len(cut)
+
+
+def test_spaces_that_a_domain_of_texts_cuts_are_counted(sandbox: Endpoints, schema: str) -> None:
+    table = made(sandbox, schema, ["codes"])
+    rows = records({"c0": ["abc "]}, {"c0": ["ab"]}, {"c0": ["ab", "abc  "]}, {"c0": []})
+    entry = table.commit(rows)
+    assert table.column("c0")[0] == ["abc"]
+    assert entry.details["with_cut_values"] == 2
 
 
 @pytest.mark.parametrize("is_beside", [False, True])

@@ -45,7 +45,7 @@ def route_of(column: Column) -> ColumnCodec | None:
         return ColumnCodec(pa.string(), pa.string())
     if column.base == "numeric":
         return _numeric(column.modifier)
-    if column.element in _ELEMENTS and column.modifier == -1:
+    if column.element in _ELEMENTS and column.base_modifier == -1:
         element = _ELEMENTS[column.element]
         finish = _finite_elements if column.element in FLOATS else None
         return ColumnCodec(pa.list_(element), pa.list_(element), finish)
