@@ -373,10 +373,16 @@ class Performance:
                 os.kill(pid, signal.SIGKILL)
         self.are_gone()
 
-    def comes_to(self, part: float, *, seconds: float = 60.0) -> None:
-        """Wait until so much of it is in the target."""
-        what = f"{part:.0%} of the records are there"
-        within(lambda: len(self.end.numbers()) >= part * self.count, seconds=seconds, what=what)
+    def comes_to(
+        self, part: float, *, seconds: float = 60.0, command: "subprocess.Popen[str] | None" = None
+    ) -> None:
+        """Wait until so much of it is in the target, or until the command ends."""
+
+        def is_there() -> bool:
+            has_ended = command is not None and command.poll() is not None
+            return has_ended or len(self.end.numbers()) >= part * self.count
+
+        within(is_there, seconds=seconds, what=f"{part:.0%} of the records are there")
 
 
 def has_stopped(pid: int) -> bool:
