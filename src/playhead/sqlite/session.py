@@ -27,6 +27,12 @@ _SETTINGS = (
 
 # Statements with values of a record.
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "SELECT")
+# A view, a virtual table and a generated column are code of whoever made the file, and may have no end.
+_KIND = """
+SELECT m.type = 'table' AND m.rootpage > 0
+    AND NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(m.name) c WHERE c.hidden)
+FROM main.sqlite_master m WHERE m.type IN ('table', 'view') AND m.name = $1 COLLATE NOCASE
+"""
 # Names in quotes may have anything that looks like a parameter.
 _PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
 # The end of a journal whose transaction changed several databases; the name of another journal is before it.
@@ -63,7 +69,12 @@ class Session:
         return self._connection.execute(statement)
 
     def has_table(self, name: str, /) -> bool:
-        return bool(self.run("SELECT 1 FROM sqlite_master WHERE name = $1", (name,)))
+        """Return whether there is an ordinary table; refuse what only looks like one, and runs code when it is read."""
+        found = self.run(_KIND, (name,))
+        if any(not is_plain for (is_plain,) in found):
+            hint = "take another file; this one was not made by Playhead"
+            raise Refused(f"{name} of this database is not an ordinary table", hint=hint)
+        return bool(found)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
