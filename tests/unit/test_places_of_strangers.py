@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from playhead.errors import Refused, SandboxError
+from playhead.errors import PlayheadError, Refused, SandboxError
 from playhead.host import private_files, shared_files
 from playhead.host.atomic_file import write_whole
 from playhead.replay import engine_warmup
@@ -71,6 +71,39 @@ def test_a_journal_that_names_no_other_file_is_rolled_back(tmp_path):
     journal.write_bytes(_journal_of(file))
     assert SqliteTarget(str(file), "t").terms("r") is None
     assert not journal.exists()
+
+
+ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        f"CREATE VIEW playhead_replays AS {ENDLESS} SELECT n AS replay, n AS terms FROM c",
+        f"CREATE VIEW Playhead_Replays AS {ENDLESS} SELECT n AS replay, n AS terms FROM c",
+        "CREATE TABLE playhead_replays (replay AS (hex(zeroblob(9))), terms)",
+        "CREATE VIRTUAL TABLE playhead_replays USING rtree(replay, terms, x)",
+    ],
+)
+def test_code_of_a_database_is_no_ledger(tmp_path, planted):
+    """Who made the file would decide how long a plan takes, and what it reads."""
+    file = tmp_path / "cloned.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(planted)
+    with pytest.raises(Refused, match="playhead_replays .* is not an ordinary table"):
+        SqliteTarget(str(file), "t").terms("r")
+
+
+def test_a_schema_that_is_not_utf8_is_an_error_of_ours(tmp_path):
+    """Python cannot read SQLite's error, which has the name of the table."""
+    file = tmp_path / "cloned.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (value)")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE'")
+        connection.commit()
+    with pytest.raises(PlayheadError, match="its schema is damaged, and not UTF-8"):
+        SqliteTarget(str(file), "t").terms("r")
 
 
 def _journal_of(file):

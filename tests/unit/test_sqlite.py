@@ -633,23 +633,3 @@ def test_a_statement_of_a_file_is_read_in_the_time_of_its_length(begun: str) -> 
         f"CREATE TABLE t(a) {begun * 100_001} REPLACE".replace("-", "--")
     )
     assert time.process_time() - started < 5
-
-
-ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        f"CREATE VIEW playhead_replays AS {ENDLESS} SELECT n AS replay, n AS terms FROM c",
-        f"CREATE VIEW Playhead_Replays AS {ENDLESS} SELECT n AS replay, n AS terms FROM c",
-        "CREATE TABLE playhead_replays (replay AS (hex(zeroblob(9))), terms)",
-        "CREATE VIRTUAL TABLE playhead_replays USING rtree(replay, terms, x)",
-    ],
-)
-def test_code_of_a_file_is_no_ledger(tmp_path: Path, planted: str) -> None:
-    """Who made the file would decide how long a plan takes, and what it reads."""
-    file = tmp_path / "cloned.db"
-    rows(file, planted)
-    with pytest.raises(Refused, match="playhead_replays .* is not an ordinary table"):
-        SqliteTarget(str(file), "kept").terms("r")

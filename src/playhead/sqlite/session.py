@@ -66,7 +66,7 @@ class Session:
         return self._done(statement, parameters).rowcount
 
     def stream(self, statement: str, /) -> Iterator[tuple[Any, ...]]:
-        return self._connection.execute(statement)
+        return self._executed(statement)
 
     def has_table(self, name: str, /) -> bool:
         """Return whether there is an ordinary table; refuse what only looks like one, and runs code when it is read."""
@@ -102,14 +102,20 @@ class Session:
     def _done(self, statement: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
         text = _with_parameters(statement)
         try:
-            return self._connection.execute(text, parameters)
+            return self._executed(text, parameters)
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode != sqlite3.SQLITE_ERROR or not text.startswith(_OF_ROWS):
                 raise
             # A wrong statement has this code too, and cannot be explained. Otherwise a function of the table
             # or of a trigger has failed for these values.
-            self._connection.execute(f"EXPLAIN {text}", parameters)
+            self._executed(f"EXPLAIN {text}", parameters)
             raise sqlite3.DataError(str(exc)) from exc
+
+    def _executed(self, text: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(text, parameters)
+        except UnicodeDecodeError as exc:  # Of SQLite's error, which has a name of the schema.
+            raise sqlite3.DatabaseError("its schema is damaged, and not UTF-8") from exc
 
 
 @lru_cache(maxsize=512)
@@ -165,9 +171,10 @@ def open_database(file: Path, mode: str = "rw") -> Iterator[Session]:
         uri = f"{file.as_uri()}?mode={mode}"
         database = sqlite3.connect(uri, uri=True, timeout=_WAITS_S, isolation_level=None)
         with closing(database) as connection:
+            session = Session(connection)
             for setting in _SETTINGS:
-                connection.execute(f"PRAGMA {setting}")
-            yield Session(connection)
+                session.run(f"PRAGMA {setting}")
+            yield session
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             hint = "stop that program and run the same command again; the replay resumes from its ledger"
