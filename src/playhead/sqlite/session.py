@@ -27,7 +27,7 @@ _SETTINGS = (
 
 # Statements with values of a record.
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "SELECT")
-# A view, a virtual table and a generated column are code of whoever made the file, and may have no end.
+# A view, a virtual table and a generated column are code of the one who made the file, and may have no end.
 _KIND = """
 SELECT m.type = 'table' AND m.rootpage > 0
     AND NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(m.name) c WHERE c.hidden)
