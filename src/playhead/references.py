@@ -12,6 +12,8 @@ from playhead.printable import one_line
 from playhead.secrets import ENV_REFERENCE, is_reference, is_torn, remember, without_password
 
 PROMPT = "prompt:"
+# What is an address; a password may only look like one.
+_KEYS = ("database", "schema_registry", "the target")
 # A path or a query of HTTP may contain a token, and so may a login without a password.
 _ADDRESS = re.compile(
     r"\s*(?:postgres(?:ql)?://|https?://(?:[^/?#@:\s]+:[^/?#@\s]+@)?[^/?#@\s]+/?\s*\Z)",
@@ -43,14 +45,14 @@ def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
         value = os.environ[name]
         if not is_secret:
             return value
-        return _remembered(value) if is_reference(text) else remember(value)
+        return _remembered(value, key) if is_reference(text) else remember(value)
 
     return ENV_REFERENCE.sub(from_environment, text)
 
 
-def _remembered(value: str) -> str:
+def _remembered(value: str, key: str) -> str:
     """Redact a secret from now on; of an address only the passwords: its names are words of other texts."""
-    if _ADDRESS.match(value) and not is_torn(value):
+    if key in _KEYS and _ADDRESS.match(value) and not is_torn(value):
         without_password(value)
         return value
     return remember(value)
@@ -69,13 +71,13 @@ def _from_terminal(key: str, where: str) -> str:
                 where=where,
                 hint="in a script, write ${NAME_OF_A_VARIABLE} or file:/path",
             )
-        _asked[key, where] = _remembered(getpass(one_line(f"{key} ({where}): ")))
+        _asked[key, where] = _remembered(getpass(one_line(f"{key} ({where}): ")), key)
     return _asked[key, where]
 
 
 def _from_file(path: str, *, key: str, where: str) -> str:
     try:
-        return _remembered(named_files.text_of(paths.at_home(path)).rstrip("\r\n"))
+        return _remembered(named_files.text_of(paths.at_home(path)).rstrip("\r\n"), key)
     except (OSError, ValueError, UsageError) as exc:
         raise BadValue(
             key, found=f"file:{path}", needed=f"a readable text file ({exc})", where=where

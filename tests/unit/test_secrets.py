@@ -498,6 +498,12 @@ def test_of_an_address_with_a_token_every_part_is_hidden(
     assert redact("FATAL: un5een") == f"FATAL: {HIDDEN}"
 
 
+def test_a_password_that_looks_like_an_address_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORD", "https://un5een")
+    resolve("${WORD}", key="sasl.password", where="context a")
+    assert "un5een" not in redact("FATAL: https://un5een and un5een")
+
+
 def test_a_part_of_an_address_in_a_variable_is_hidden_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
