@@ -1,6 +1,5 @@
 """Connections to a database file, transactions, and the translation of SQLite's errors."""
 
-import os
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.host import paths
-from playhead.host.folders import exposed
+from playhead.host.folders import exposed, read_plain
 from playhead.host.own_links import real_path
 
 # A writer locks the whole file while it inserts a slice.
@@ -143,16 +142,11 @@ def _need_lone_journal(file: Path) -> None:
     """Refuse a journal that names a second journal: to roll back, SQLite deletes the named file, wherever it is."""
     journal = file.with_name(f"{file.name}-journal")
     try:
-        handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # There is none, or SQLite does not open it either.
+        end = read_plain(journal, most=len(_NAMES_ANOTHER))
+    except (
+        OSError
+    ):  # Without a regular file that we may read, SQLite finds no name of a file either.
         return
-    try:
-        size = os.fstat(handle).st_size
-        end = os.pread(handle, len(_NAMES_ANOTHER), max(size - len(_NAMES_ANOTHER), 0))
-    except OSError:  # It is a pipe or a folder.
-        return
-    finally:
-        os.close(handle)
     if end == _NAMES_ANOTHER:
         hint = (
             "if another program is writing to it, run the command again; if the database is yours and no program "

@@ -36,7 +36,7 @@ _MOST_DIGITS = 6
 _FRACTION = re.compile(r"\d[.,](\d+)")
 _PART_OF_JULIAN = re.compile(r"(?:JULIAN|J)\s*\d+\.(\d+)", re.IGNORECASE)
 # What looks like a fraction in a date. A column without dates reads 2021.005 as 20:21 and five thousandths.
-_DOTTED_DATE = re.compile(r"\b\d+\.\d+\.\d+\b|[a-z]\.?\s*\d+,\d{4}\b", re.IGNORECASE)
+_DOTTED_DATE = re.compile(r"\b\d+\.\d+\.\d+\b|[a-z]{3}\.?\s*\d+,\d{4}\b", re.IGNORECASE)
 _DAY_OF_YEAR = re.compile(r"(?<![\d:.])\d{4}\.\d{3}(?!\d)")
 _ELEMENT_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
