@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 
 import pytest
 
+from playhead import secrets
 from playhead.errors import PlayheadError
 from playhead.postgres import explain, query_link
 from playhead.postgres.bounded_connection import AnswerTooLarge, received, refuse_values
@@ -191,12 +192,17 @@ def test_a_session_of_a_query_replay_is_lost_when_its_answer_does_not_end(
     assert (arrived >= 64 << 20) is goes_on
 
 
-def test_an_error_of_a_megabyte_in_a_session_of_a_query_replay_is_cut() -> None:
-    with LyingServer(error("22012", "x" * 1_000_000, b"I")) as server:
+@pytest.mark.parametrize("beginning", ["", "x" * 9_994 + "un5eenUn6een"])
+def test_an_error_of_a_megabyte_in_a_session_of_a_query_replay_is_cut(beginning: str) -> None:
+    """No beginning of a password is left where it is cut."""
+    secrets.remember("un5eenUn6een")
+    with LyingServer(error("22012", beginning + "x" * 1_000_000, b"I")) as server:
         link = open_link(server)
         link.send_text(b"SELECT 1/0")
         while (answer := link.receive()) is None:
             select.select([link.fileno], [], [], 10)
         link.close()
     assert answer.sqlstate == "22012"
-    assert answer.said == "x" * 10_000
+    assert (
+        answer.said == (beginning.replace("un5eenUn6een", secrets.HIDDEN) or "x" * 10_000)[:10_000]
+    )
