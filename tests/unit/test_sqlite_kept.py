@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from playhead.detail_notes import notes_of_details
+from playhead.errors import PlayheadError
 from playhead.request import TableRules
 from playhead.sqlite.session import Session
 from playhead.sqlite.target import SqliteKeptRows, SqliteTarget
@@ -269,3 +270,25 @@ def test_a_column_that_only_refused_records_fill_is_not_written(tmp_path: Path) 
     replayed(target, slices_of([{"id": 1, "x": 1}, {"id": -1, "y": 1}]))
     [entry] = target.entries("r")
     assert sorted(entry.details["columns"]) == ["_offset", "_partition", "id", "x"]
+
+
+ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c"
+
+
+@RULES
+@pytest.mark.parametrize(
+    "does", [f"SELECT count(*) FROM ({ENDLESS})", f"DELETE FROM other WHERE 0 IN ({ENDLESS})"]
+)
+def test_a_row_whose_trigger_has_no_end_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str | None, does: str
+) -> None:
+    monkeypatch.setattr("playhead.sqlite.session._WRITES_S", 0.2)
+    target = triggered(tmp_path, rule, made_of(rule), f"AFTER INSERT ON t BEGIN {does}; END")
+    rows(tmp_path / "a.db", "CREATE TABLE other (n)")
+    rows(tmp_path / "a.db", "INSERT INTO other VALUES (1)")
+    with pytest.raises(PlayheadError, match=r"writing a row to .*a\.db took over 0.2 s") as error:
+        replayed(target, slices_of([{"id": 1}]))
+    assert error.value.hint is not None
+    assert "triggers" in error.value.hint
+    assert rows(tmp_path / "a.db", "SELECT * FROM t") == []
+    assert target.entries("r") == []

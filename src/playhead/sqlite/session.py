@@ -1,11 +1,13 @@
 """Connections to a database file, transactions, and the translation of SQLite's errors."""
 
+import math
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar
 
 from playhead.errors import PlayheadError, Refused, Unavailable
@@ -24,8 +26,13 @@ _SETTINGS = (
 )
 
 
+# Statements that run expressions and triggers of the table. Those of one who made the file may have no end.
+_WRITES = ("INSERT", "UPDATE", "DELETE")
+_WRITES_S = 300
+# Instructions of SQLite between two looks at the clock: some hundredths of a second.
+_INSTRUCTIONS = 1_000_000
 # Statements with values of a record.
-_OF_ROWS = ("INSERT", "UPDATE", "DELETE", "SELECT")
+_OF_ROWS = (*_WRITES, "SELECT")
 # A view, a virtual table and a generated column are code of the one who made the file, and may have no end.
 _KIND = """
 SELECT m.type = 'table' AND m.rootpage > 0
@@ -53,6 +60,8 @@ class Session:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._ends = math.inf
+        connection.set_progress_handler(lambda: monotonic() > self._ends, _INSTRUCTIONS)
 
     @property
     def in_transaction(self) -> bool:
@@ -111,6 +120,7 @@ class Session:
             raise sqlite3.DataError(str(exc)) from exc
 
     def _executed(self, text: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        self._ends = monotonic() + _WRITES_S if text.startswith(_WRITES) else math.inf
         try:
             return self._connection.execute(text, parameters)
         except UnicodeDecodeError as exc:  # Of SQLite's error, which has a name of the schema.
@@ -173,4 +183,9 @@ def open_database(file: Path, mode: str = "rw") -> Iterator[Session]:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             hint = "stop that program and run the same command again; the replay resumes from its ledger"
             raise Unavailable(f"another program has locked {file}", hint=hint) from exc
+        if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            hint = "look at the triggers and expressions of its tables: one of them may have no end"
+            raise PlayheadError(
+                f"writing a row to {file} took over {_WRITES_S} s", hint=hint
+            ) from exc
         raise PlayheadError(f"SQLite failed on {file}: {exc}") from exc
