@@ -53,6 +53,9 @@ def test_no_text_keeps_a_task_busy(text: str) -> None:
         ("a:16383", False),
         ("a:16384", True),
         ("a:1 b:2,99999A c", True),
+        ("a:1A5", True),
+        ("a:1,2b0,3", True),
+        ("a:1A,2b", False),
         ("'a:99999' 'b''c:99999':5", False),
         ("a:" + ",".join(map(str, range(1, 256))), False),
         ("a:" + ",".join(map(str, range(1, 257))), True),
@@ -68,6 +71,19 @@ def test_long_texts_that_the_server_accepts_are_counted() -> None:
     assert [*altered("date", f"2021-01-01{spaces}")] == []
     assert [*altered("interval", f"PT0.{zeros}1S")] == [ROUNDED]
     assert [*altered("interval", f"1{spaces}day")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [("1.005", False), ("1e -3", False), ("1005e\t-3", False), ("100e -2", True), (" 1.5 ", True)],
+)
+def test_a_number_is_rounded_however_its_exponent_is_written(text: str, is_kept: bool) -> None:
+    modifier = (10 << 16 | 2) + 4
+    column = Column(
+        "at", "", "numeric", "b", "", modifier, False, "", "", "", "", base_modifier=modifier
+    )
+    found = [*alterations({"at": text}, [Field(column, None)], {"at": "at"})]
+    assert found == ([] if is_kept else [ROUNDED])
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,11 @@ _BETWEEN_BOUNDS = re.compile(r'[][(){},"\\]+')
 _LONGEST_TIME = 256
 _REPEATED_SIGN = re.compile(r"([^0-9A-Za-z])\1+")
 _ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
-_POSITIONS = re.compile(r":(\d{1,9}+[A-Da-d*]*+(?:,\d{1,9}+[A-Da-d*]*+)*+)")
+_POSITIONS = re.compile(r":(\d{1,9}+[A-Da-d*\d]*+(?:,\d{1,9}+[A-Da-d*\d]*+)*+)")
+_BEHIND_WEIGHT = re.compile(r"[A-Da-d*]\d")
 _QUOTED_WORD = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
 _MOST_POSITIONS, _LAST_POSITION = 255, 16_383
+_NO_AMOUNT = re.compile(r"[^\w'\"\\]*+")
 _FLOAT = {"float4": "f", "float8": "d"}
 
 
@@ -247,14 +249,19 @@ def _is_too_long(column: Column, text: str) -> bool:
 def _is_rounded_money(column: Column, text: str) -> bool:
     if isinstance(text, Number):
         return _decimals(text) > column.money_digits
+    # The server skips what separates thousands behind the point too, and takes a text without a digit for 0.
     _, point, behind = text.rpartition(column.decimal_point)
-    digits = re.match(r"\d*", behind)
-    return bool(point and digits and len(digits[0].rstrip("0")) > column.money_digits)
+    decimals = re.sub(r"\D", "", behind).rstrip("0") if point else ""
+    return _NO_AMOUNT.fullmatch(text) is not None or len(decimals) > column.money_digits
 
 
 def _has_far_positions(_: Column, text: str) -> bool:
-    """Return whether a word of a tsvector has positions of which the server keeps only the highest possible."""
+    """Return whether a word of a tsvector has positions that the server reduces to the highest possible one, or
+    with digits that it ignores.
+    """
     found = _POSITIONS.findall(_QUOTED_WORD.sub("w", text))
+    if any(_BEHIND_WEIGHT.search(each) for each in found):
+        return True
     places = [re.findall(r"\d+", each) for each in found]
     return any(len(of) > _MOST_POSITIONS or max(map(int, of)) > _LAST_POSITION for of in places)
 
@@ -298,7 +305,8 @@ def _scale(modifier: int) -> int:
 def _decimals(text: str) -> int:
     """Return the decimal places of a number; 0 for other texts."""
     try:
-        _, digits, exponent = Decimal(text.strip()).as_tuple()
+        # The server takes 1e -3 too.
+        _, digits, exponent = Decimal("".join(text.split())).as_tuple()
     except InvalidOperation:
         return 0
     if not isinstance(exponent, int) or not any(digits):

@@ -52,11 +52,16 @@ _NEVER_NEGATIVE = ("oidvector", "tid")
 # The server ignores what follows.
 _TID = re.compile(r"\s*\(\s*[-+]?\d+\s*,\s*[-+]?\d+\s*\)\s*")
 _SNAPSHOT = re.compile(r"\d{1,19}:\d{1,19}:(?:\d{1,19}(?:,\d{1,19})*+)?", re.ASCII)
-# Of types whose parts wrap around, or become the highest number.
+# Of types whose parts wrap around, are ignored, or become the highest number.
 _SHAPES = {
     "macaddr": re.compile(
         r"\s*(?:0*[0-9a-f]{1,2}(?:[:-]0*[0-9a-f]{1,2}){5}|[0-9a-f]{6}[:-]?[0-9a-f]{6}"
         r"|[0-9a-f]{4}(?:[.-]?[0-9a-f]{4}){2})\s*",
+        re.ASCII | re.IGNORECASE,
+    ),
+    # The server ignores half of a byte at the end.
+    "macaddr8": re.compile(
+        r"\s*[0-9a-f]{2}(?:[:.-]?[0-9a-f]{2}){5}(?:(?:[:.-]?[0-9a-f]{2}){2})?\s*",
         re.ASCII | re.IGNORECASE,
     ),
     "pg_snapshot": _SNAPSHOT,
