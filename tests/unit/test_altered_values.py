@@ -56,6 +56,8 @@ def test_no_text_keeps_a_task_busy(text: str) -> None:
         ("a:1A5", True),
         ("a:1,2b0,3", True),
         ("a:1A,2b", False),
+        (f"a:{'9' * _MANY}", True),
+        (f"a:1A{'9' * _MANY}", True),
         ("'a:99999' 'b''c:99999':5", False),
         ("a:" + ",".join(map(str, range(1, 256))), False),
         ("a:" + ",".join(map(str, range(1, 257))), True),
