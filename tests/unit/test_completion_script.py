@@ -19,6 +19,8 @@ SOURCE_FOLDER = Path(playhead.__file__).parents[1]
 def run(monkeypatch, tmp_path, capsys):
     """A command that a user of this shell calls."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in ("ZDOTDIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(completion_script, "_parent", lambda: "make")
 
     def run(shell: str, *words: str) -> tuple[int, str, str]:
@@ -43,6 +45,25 @@ def test_what_is_installed_is_what_is_shown(run, tmp_path, shell):
     assert (tmp_path / file).read_text().rstrip() == shown.rstrip()
     if start_up is not None:
         assert (tmp_path / start_up).read_text().splitlines().count(line) == 1
+
+
+@pytest.mark.parametrize(
+    ("shell", "variable", "file", "contains"),
+    [
+        ("zsh", "ZDOTDIR", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+        ("fish", "XDG_CONFIG_HOME", "fish/completions/playhead.fish", "_PLAYHEAD_COMPLETE"),
+    ],
+)
+def test_a_shell_that_looks_elsewhere_finds_it_there(
+    run, tmp_path, monkeypatch, shell, variable, file, contains
+):
+    monkeypatch.setenv(variable, "relative")
+    assert run(shell, "--install-completion")[0] == 0
+    assert not Path("relative").exists()
+    monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    assert run(shell, "--install-completion")[0] == 0
+    assert contains in (tmp_path / "elsewhere" / file).read_text()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -54,7 +54,9 @@ def test_an_ipv4_network_in_the_form_of_ipv6_is_that_network():
     assert not networks.admit("11.1.2.3")
 
 
-@pytest.mark.parametrize("text", ["", "everybody", "10.0.0.1/8", "10.0.0.0/33", "10.0.0", "a.b/8"])
+@pytest.mark.parametrize(
+    "text", ["", "everybody", "10.0.0.1/8", "10.0.0.0/33", "10.0.0", "a.b/8", "fe80::1%lo"]
+)
 def test_what_is_no_network_is_refused(text):
     with pytest.raises(BadValue, match="--allow"):
         Networks.parse([text])

@@ -23,12 +23,19 @@ from playhead.host.own_links import open_by_own_links
 
 COMPLETES = "_PLAYHEAD_COMPLETE"
 """The environment variable with which a shell requests completions."""
+_FUNCTIONS = ".zfunc"
 # The script of each shell, the file that the shell reads at its start, and the line for it.
 _PLACES = {
     "bash": (".bash_completions/playhead.sh", ".bashrc", "source ~/.bash_completions/playhead.sh"),
-    "zsh": (".zfunc/_playhead", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    "zsh": (
+        f"{_FUNCTIONS}/_playhead",
+        ".zshrc",
+        f"fpath+=~/{_FUNCTIONS}; autoload -Uz compinit; compinit",
+    ),
     "fish": (".config/fish/completions/playhead.fish", None, ""),
 }
+# Of the shells that look elsewhere: the folder that they look in, by the variable that names the other one.
+_ELSEWHERE = {"zsh": ("ZDOTDIR", ""), "fish": ("XDG_CONFIG_HOME", ".config/")}
 
 
 _BASH = """\
@@ -61,7 +68,7 @@ def show() -> None:
 def install() -> None:
     shell = _shell()
     script, start_up, line = _PLACES[shell]
-    file = Path.home() / script
+    file = _place(shell, script)
     shared_files.folder(file.parent)
     shared_files.write(file, _script(shell))
     for each in (file.parent, file):
@@ -74,8 +81,17 @@ def install() -> None:
         finally:
             os.close(handle)
     if start_up is not None:
-        _add_line(Path.home() / start_up, line)
+        _add_line(_place(shell, start_up), line)
     Output().text(f"completion for {shell} is installed in {file}; it works in every new terminal")
+
+
+def _place(shell: str, file: str) -> Path:
+    """Return a file of the home folder, or the one that the shell reads instead of it."""
+    variable, folder = _ELSEWHERE.get(shell, ("", ""))
+    elsewhere = Path(os.environ.get(variable, ""))
+    if not elsewhere.is_absolute() or file.startswith(_FUNCTIONS):
+        return Path.home() / file
+    return elsewhere / file.removeprefix(folder)
 
 
 def _add_line(file: Path, line: str) -> None:

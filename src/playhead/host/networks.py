@@ -35,6 +35,8 @@ class Networks:
         found = []
         for text in texts:
             try:
+                if "%" in text:
+                    raise ValueError("zones are not compared: leave out what is behind %")
                 found.append(_as_seen(ipaddress.ip_network(text.strip("[]"))))
             except ValueError as exc:
                 needed = f"an address, or a network such as 10.1.0.0/16 ({exc})"
