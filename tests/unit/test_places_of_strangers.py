@@ -18,6 +18,8 @@ from playhead.host.atomic_file import write_whole
 from playhead.replay import engine_warmup
 from playhead.sandbox.folder import prepare
 from playhead.sqlite.target import SqliteTarget
+from playhead.target import Inspection
+from playhead.testing.target_case import terms
 from tests.fix_strangers import NEEDS_A_STRANGER, STRANGER, as_stranger, strangers_folder
 
 WRITERS = {"plan": write_whole, "report": shared_files.write, "private": private_files.write}
@@ -92,6 +94,53 @@ def test_code_of_a_database_is_no_ledger(tmp_path, planted):
         connection.execute(planted)
     with pytest.raises(Refused, match="playhead_replays .* is not an ordinary table"):
         SqliteTarget(str(file), "t").terms("r")
+
+
+_UNNAMED = (
+    "INSERT INTO sqlite_master SELECT 'table', name, tbl_name, rootpage, NULL FROM sqlite_master "
+    "WHERE type = 'index'"
+)
+_LEDGER = (
+    "CREATE TABLE playhead_entries (replay TEXT, topic TEXT, partition INTEGER, from_offset INTEGER, "
+    "to_offset INTEGER, entry TEXT, PRIMARY KEY (replay, topic, partition, from_offset){conflicts})"
+)
+_TRIGGER = "CREATE TRIGGER sly AFTER INSERT ON {of} BEGIN DELETE FROM {gone}; END"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        (_LEDGER.format(conflicts=""), _TRIGGER.format(of="playhead_entries", gone="t")),
+        (_LEDGER.format(conflicts=""), _TRIGGER.format(of="t", gone="[Playhead_Entries]")),
+        (_LEDGER.format(conflicts=" ON CONFLICT IGNORE"),),
+        (_LEDGER.format(conflicts="").replace("entry TEXT", "entry TEXT CHECK (1)"),),
+        ("CREATE INDEX playhead_entries ON t (id)", "PRAGMA writable_schema = ON", _UNNAMED),
+    ],
+    ids=["rows", "entries", "conflicts", "check", "index"],
+)
+def test_a_ledger_that_a_file_changes_by_itself_is_refused(tmp_path, planted):
+    """Rows of which the ledger tells would be gone, or its entries, after which they would be written again."""
+    file = tmp_path / "cloned.db"
+    with closing(sqlite3.connect(file)) as connection:
+        for each in ("CREATE TABLE t (id)", *planted):
+            connection.execute(each)
+        connection.commit()
+    with pytest.raises(Refused, match="not an ordinary table of|the trigger sly .* names playhead"):
+        SqliteTarget(str(file), "t").entries("r")
+
+
+def test_a_ledger_of_ours_stays_one_with_views_and_indexes_of_its_owner(tmp_path):
+    file = tmp_path / "a.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (id)")
+        connection.execute(_TRIGGER.format(of="t", gone="t WHERE 0"))
+    target = SqliteTarget(str(file), "t")
+    target.prepare("r", Inspection("", (), (), {}), terms("t"))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE VIEW told AS SELECT * FROM playhead_entries")
+        connection.execute("CREATE INDEX tells ON playhead_entries (topic)")
+    assert target.entries("r") == []
+    assert target.terms("r") is not None
 
 
 def test_a_schema_that_is_not_utf8_is_an_error_of_ours(tmp_path):

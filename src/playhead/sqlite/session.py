@@ -33,12 +33,14 @@ _WRITES_S = 300
 _INSTRUCTIONS = 1_000_000
 # Statements with values of a record.
 _OF_ROWS = (*_WRITES, "SELECT")
-# A view, a virtual table and a generated column are code of the one who made the file, and may have no end.
-_KIND = """
-SELECT m.type = 'table' AND m.rootpage > 0
-    AND NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(m.name) c WHERE c.hidden)
-FROM main.sqlite_master m WHERE m.type IN ('table', 'view') AND m.name = $1 COLLATE NOCASE
-"""
+_MADE_AS = (
+    "SELECT CAST(coalesce(sql, '') AS text) FROM main.sqlite_master WHERE type IN ('table', 'view') "
+    "AND name = $1 COLLATE NOCASE"
+)
+_CHANGED_BY = (
+    "SELECT name FROM main.sqlite_master WHERE type = 'trigger' "
+    "AND instr(lower(CAST(sql AS text)), $1) LIMIT 1"
+)
 # Names in quotes may have anything that looks like a parameter.
 _PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
 # The end of a journal whose transaction changed several databases; the name of another journal is before it.
@@ -76,12 +78,21 @@ class Session:
     def stream(self, statement: str, /) -> Iterator[tuple[Any, ...]]:
         return self._executed(statement)
 
-    def has_table(self, name: str, /) -> bool:
-        """Return whether there is an ordinary table; refuse what only looks like one, and runs code when it is read."""
-        found = self.run(_KIND, (name,))
-        if any(not is_plain for (is_plain,) in found):
+    def has_table(self, name: str, made_by: str, /) -> bool:
+        """Return whether there is the table that a statement makes, which no trigger names.
+
+        Anything else is code of the one who made the file: a query without an end, or a trigger that deletes
+        the rows of which an entry tells, or the entry.
+        """
+        found = self.run(_MADE_AS, (name,))
+        if any(text.split() != _stored(made_by) for (text,) in found):
             hint = "take another file; this one was not made by Playhead"
-            raise Refused(f"{name} of this database is not an ordinary table", hint=hint)
+            raise Refused(
+                f"{name} of this database is not an ordinary table of Playhead's", hint=hint
+            )
+        for (trigger,) in self.run(_CHANGED_BY, (name,)):
+            text = f"the trigger {trigger} of this database names {name}, in which nobody else may write"
+            raise Refused(text, hint="drop the trigger, or take another file")
         return bool(found)
 
     @contextmanager
@@ -131,6 +142,11 @@ class Session:
 def _with_parameters(statement: str) -> str:
     """Return the statement with the numbered parameters that Python binds to a sequence."""
     return _PARAMETER.sub(lambda found: found[1] or f"?{found[2]}", statement)
+
+
+def _stored(made_by: str) -> list[str]:
+    """Return the words of a statement as SQLite keeps it."""
+    return made_by.replace("IF NOT EXISTS ", "").split()
 
 
 def database_file(text: str) -> Path:

@@ -51,7 +51,7 @@ class PlainTable:
         return self.quoted
 
     def exists(self) -> bool:
-        return self.session.has_table(self.quoted)
+        return self.session.has_table(self.quoted, self.statement)
 
     def make(self) -> None:
         self.session.run(self.statement)

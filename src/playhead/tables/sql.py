@@ -38,7 +38,9 @@ class RowSession(SqlSession, Protocol):
     @property
     def in_transaction(self) -> bool: ...
 
-    def has_table(self, name: str, /) -> bool: ...
+    def has_table(self, name: str, made_by: str, /) -> bool:
+        """Return whether there is the table that this statement makes; refuse another one, and triggers on it."""
+        ...
 
     def count(self, statement: str, parameters: Sequence[Any] = (), /) -> int:
         """Return how many rows a statement changed."""
