@@ -67,6 +67,17 @@ def test_a_journal_that_names_a_file_elsewhere_deletes_nothing(tmp_path):
     assert journal.exists()
 
 
+def test_a_pipe_in_the_place_of_a_journal_is_refused(tmp_path):
+    """SQLite would wait for its other end, without an end."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    os.mkfifo(tmp_path / "a.db-journal")
+    code = "import sys; from playhead.sqlite.target import SqliteTarget; SqliteTarget(sys.argv[1], 't').terms('r')"
+    asked = [sys.executable, "-c", code, str(tmp_path / "a.db")]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)
+    assert "a.db-journal cannot be used: it is not a regular file" in done.stderr
+
+
 def test_a_journal_that_names_no_other_file_is_rolled_back(tmp_path):
     file = tmp_path / "a.db"
     journal = file.with_name("a.db-journal")

@@ -165,14 +165,17 @@ def database_file(text: str) -> Path:
 
 
 def _need_lone_journal(file: Path) -> None:
-    """Refuse a journal that names a second journal: to roll back, SQLite deletes the named file, wherever it is."""
+    """Refuse a journal that names a second journal: to roll back, SQLite deletes the named file, wherever it is.
+
+    Of a pipe in its place, SQLite would wait for the other end.
+    """
     journal = file.with_name(f"{file.name}-journal")
     try:
         end = read_plain(journal, most=len(_NAMES_ANOTHER))
-    except (
-        OSError
-    ):  # Without a regular file that we may read, SQLite finds no name of a file either.
+    except FileNotFoundError:
         return
+    except OSError as exc:
+        raise Refused(f"the journal {journal} cannot be used: {exc.strerror}") from exc
     if end == _NAMES_ANOTHER:
         hint = (
             "if another program is writing to it, run the command again; if the database is yours and no program "
