@@ -1,8 +1,10 @@
 """What `verify` says of a SQLite table whose rows another program has changed."""
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -278,6 +280,7 @@ def test_a_row_that_the_tables_own_rule_ignores_is_not_kept(tmp_path: Path) -> N
         ("CREATE TABLE T (id INTEGER, x, UNIQUE (id) ON CONFLICT REPLACE)", True),
         ("create table t (id primary key on /* so */ conflict\n replace, x)", True),
         ("CREATE TABLE t (id UNIQUE, x NOT NULL ON CONFLICT REPLACE DEFAULT 1)", True),
+        ("CREATE TABLE t (id UNIQUE ON \ufeffCONFLICT REPLACE, x)", True),
         ("CREATE TABLE t (id UNIQUE, x DEFAULT 'ON CONFLICT REPLACE')", False),
         ('CREATE TABLE t (id UNIQUE, x, "on conflict replace", [on conflict  replace])', False),
         ("CREATE TABLE t (id UNIQUE, x -- ON CONFLICT REPLACE\n)", False),
@@ -294,6 +297,21 @@ def test_a_table_that_replaces_rows_by_itself_is_refused(
         with pytest.raises(Refused, match="it is defined with ON CONFLICT REPLACE, and SQLite"):
             target.inspect(seen)
     else:
+        target.inspect(seen)
+
+
+@pytest.mark.parametrize("parameter", ["$a(')", "@a(')", "#a('\xa0')", ":a::b(')"])
+def test_a_parameter_hides_no_rule_of_a_table(tmp_path: Path, parameter: str) -> None:
+    """SQLite takes one for NULL when it reads a file, and a quote in its parentheses begins no text."""
+    target = table(tmp_path, None, "CREATE TABLE t (id DEFAULT (1), x UNIQUE ON CONFLICT REPLACE)")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        again = f"REPLACE DEFAULT ({parameter})"
+        change = "UPDATE sqlite_master SET sql = replace(replace(sql, '1', ?), 'REPLACE', ?)"
+        connection.execute(change, (parameter, again))
+        connection.commit()
+    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, [])
+    with pytest.raises(Refused, match="it is defined with ON CONFLICT REPLACE, and SQLite"):
         target.inspect(seen)
 
 

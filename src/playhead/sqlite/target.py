@@ -25,8 +25,10 @@ from playhead.target import InUse
 # In a trigger; the function of this name replaces texts, not rows.
 _REPLACES_ROWS = re.compile(r"\bREPLACE\b(?!\s*\()", re.IGNORECASE)
 # What has no end goes to the end of the statement: SQLite takes such a comment, and to look for the end of each of
-# many would take the square of their length.
+# many would take the square of their length. In a file, SQLite takes a parameter for NULL: its parentheses may have
+# a quote that begins no text. A byte order mark is a space.
 _NO_KEYWORDS = re.compile(
+    r"(?:[@#:]|(?<![\w$\x80-\U0010ffff])\$)[\w$\x80-\U0010ffff]++\([^ \t\n\v\f\r)]*+\)?|\ufeff|"
     r"'[^']*+(?:'|\Z)|\"[^\"]*+(?:\"|\Z)|`[^`]*+(?:`|\Z)|\[[^]]*+(?:\]|\Z)|--[^\n]*+|/\*.*?(?:\*/|\Z)",
     re.DOTALL,
 )
