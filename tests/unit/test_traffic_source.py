@@ -276,6 +276,25 @@ def test_different_records_at_one_offset_are_all_there(tmp_path: Path) -> None:
     assert "different records" in notes(source, "numbered")[0]
 
 
+@pytest.mark.parametrize("kinds", ["ff", "pp", "pf", "fp"])
+@pytest.mark.parametrize("second", [["b5"], ["a5", "b6"], ["a5", "b6", "b7"], ["b6"], ["b6", "b7"]])
+def test_no_record_is_lost_to_another_one_at_its_offset(
+    tmp_path: Path, kinds: str, second: list[str]
+) -> None:
+    """Wherever their sets begin, and whether a consumer or a producer showed them."""
+    sets = []
+    for kind, values in zip(kinds, [["a5", "a6"], second], strict=True):
+        records = [record(int(value[1]), value[0]) for value in values]
+        base = records[0].offset
+        made = _produce(set_of(records, base=base), baseOffset=str(base))
+        sets.append(made if kind == "p" else fetch(("t", 0, records)))
+    source = source_of(tmp_path, *sets)
+    found = [(each.value or b"").decode() for each in everything(source)]
+    assert found == ["a5", "a6", *second]
+    assert "different records" in notes(source, "numbered")[0]
+    assert not notes(source, "captured-twice")
+
+
 def test_topics_by_id_get_the_name_that_another_pair_has(tmp_path: Path) -> None:
     named = pair(
         "Metadata",

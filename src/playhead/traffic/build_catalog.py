@@ -25,6 +25,7 @@ from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats import rrpair
 from playhead.traffic.formats.rrpair import Part
 from playhead.traffic.index import TrafficIndex
+from playhead.traffic.reader import Parse, contents
 from playhead.traffic.snapshot import Snapshot, is_packed, plain
 
 _PART_BYTES: Final = 32 << 20
@@ -55,7 +56,9 @@ class ScanFailed(PlayheadError):
     """A process that scanned a part of a capture failed."""
 
 
-def index_of(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None) -> TrafficIndex:
+def index_of(
+    snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None, parse: Parse
+) -> TrafficIndex:
     """Return the index from memory, from the user's cache, or by a scan; `scan` is None for RRPairs."""
     stamp = snapshot.stamp()
     asked = json.dumps([_code(), kind, filter_, snapshot.id, stamp])
@@ -69,7 +72,7 @@ def index_of(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | No
                 if snapshot.stamp() != stamp:
                     raise CaptureChanged(snapshot.id)
                 _keep(key, catalog)
-            known = TrafficIndex.of(catalog)
+            known = TrafficIndex.of(catalog, partial(contents, snapshot, parse, catalog))
         while len(_remembered) >= _MOST_REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
         _remembered[key] = known

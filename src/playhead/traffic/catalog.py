@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from playhead.source import TopicPartition
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _MOST_NAMED = 20
 
 
@@ -33,9 +33,9 @@ class CatalogRow(NamedTuple):
     """The time of capture; -1 if the document has none."""
     append_ms: int
     mark: int
-    """A hash of the first record: two record sets at one offset with different hashes contradict each other.
-    Of numbered records, by how many ms the first is later than the earliest. In a log, the length of a row that
-    is too long to be read, whose own length is 0."""
+    """A hash of the records without their offsets and times: two record sets with equal hashes at the same
+    offsets are equal. 0 means no hash. Of numbered records, by how many ms the first is later than the
+    earliest. In a log, the length of a row that is too long to be read, whose own length is 0."""
 
 
 _WIDTH: Final = len(CatalogRow._fields)

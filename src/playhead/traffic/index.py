@@ -7,6 +7,7 @@ from typing import Final
 from playhead.note import Note
 from playhead.source import UNREAD, Bounds, TopicPartition
 from playhead.traffic.catalog import Catalog
+from playhead.traffic.contradictions import Contents
 from playhead.traffic.partition_offsets import CapturedPartition
 from playhead.traffic.record_sets import ID_MARK
 
@@ -27,9 +28,12 @@ class _Lanes(Mapping[TopicPartition, CapturedPartition | None]):
     """Builds each partition on first use, because a task reads one partition only."""
 
     def __init__(
-        self, catalog: Catalog, sources: Mapping[TopicPartition, Sequence[TopicPartition]]
+        self,
+        catalog: Catalog,
+        sources: Mapping[TopicPartition, Sequence[TopicPartition]],
+        contents: Contents,
     ) -> None:
-        self._catalog, self._sources = catalog, sources
+        self._catalog, self._sources, self._contents = catalog, sources, contents
         self._made: dict[TopicPartition, CapturedPartition | None] = {}
 
     def __getitem__(self, place: TopicPartition) -> CapturedPartition | None:
@@ -38,7 +42,7 @@ class _Lanes(Mapping[TopicPartition, CapturedPartition | None]):
             rows = [row for each in held for row in self._catalog.rows_of(each)]
             if len(held) > 1:
                 rows.sort(key=lambda row: (row.file, row.start, row.nth))
-            self._made[place] = CapturedPartition.of(rows) if rows else None
+            self._made[place] = CapturedPartition.of(rows, self._contents) if rows else None
         return self._made[place]
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -58,7 +62,7 @@ class TrafficIndex:
     """Ids of topics whose names were not captured; the id is used as the name."""
 
     @classmethod
-    def of(cls, catalog: Catalog) -> "TrafficIndex":
+    def of(cls, catalog: Catalog, contents: Contents) -> "TrafficIndex":
         sources: dict[TopicPartition, list[TopicPartition]] = {}
         unnamed: set[str] = set()
         for topic, partition in catalog.rows:
@@ -75,7 +79,8 @@ class TrafficIndex:
         for topic, last in counts.items():
             for other in range(last):
                 sources.setdefault((topic, other), [])
-        return cls(catalog, _Lanes(catalog, dict(sorted(sources.items()))), tuple(sorted(unnamed)))
+        lanes = _Lanes(catalog, dict(sorted(sources.items())), contents)
+        return cls(catalog, lanes, tuple(sorted(unnamed)))
 
     def bounds(self) -> dict[TopicPartition, Bounds]:
         return {place: lane.bounds if lane else _NOTHING for place, lane in self.lanes.items()}

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from playhead.source import Bounds
 from playhead.traffic.catalog import CatalogRow
+from playhead.traffic.contradictions import Contents, TooManyOverlaps, contradict
 
 _LEAST_OVERLAPS: Final = 1_000_000
 _OVERLAPS_OF_A_SET: Final = 64
@@ -56,19 +57,21 @@ class CapturedPartition:
         self._starts = [piece.from_offset for piece in self.pieces]
 
     @classmethod
-    def of(cls, rows: Sequence[CatalogRow]) -> "CapturedPartition":
-        """Return the partition of at least one row, in the order of capture."""
+    def of(
+        cls, rows: Sequence[CatalogRow], contents: Contents | None = None
+    ) -> "CapturedPartition":
+        """Return the partition of at least one row, in the order of capture; `contents` reads their records."""
         if any(row.base < 0 for row in rows):
             return _numbered(rows, "some of its records were captured without an offset")
-        if _contradict(rows):
-            return _numbered(rows, "different records were captured at the same offset")
         held = [PlacedSet(row.base + row.first, row.base + row.last + 1, row) for row in rows]
         held.sort(
             key=lambda each: each.from_offset
         )  # a stable sort: equal offsets stay in the order of capture
         try:
+            if contents is not None and contradict(held, contents):
+                return _numbered(rows, "different records were captured at the same offset")
             pieces = list(_pieces(held, _Overlaps(len(rows))))
-        except _TooManyOverlaps:
+        except TooManyOverlaps:
             return _numbered(rows, "too many of its record sets were captured at the same offsets")
         covered = sum(piece.to_offset - piece.from_offset for piece in pieces)
         total = sum(each.to_offset - each.from_offset for each in held)
@@ -103,13 +106,6 @@ def _latest(row: CatalogRow, by_pair: bool) -> int:
     return row.pair_ms if by_pair and row.pair_ms >= 0 else row.most_ms
 
 
-def _contradict(rows: Iterable[CatalogRow]) -> bool:
-    marks: dict[int, int] = {}
-    return any(
-        row.mark and marks.setdefault(row.base + row.first, row.mark) != row.mark for row in rows
-    )
-
-
 def _numbered(rows: Iterable[CatalogRow], reason: str) -> CapturedPartition:
     pieces: list[OffsetPart] = []
     seen: set[tuple[int, int, int]] = set()
@@ -126,10 +122,6 @@ def _numbered(rows: Iterable[CatalogRow], reason: str) -> CapturedPartition:
     return CapturedPartition(pieces, is_numbered=True, twice=twice, reason=reason)
 
 
-class _TooManyOverlaps(Exception):
-    """The record sets of all parts are many more than the record sets."""
-
-
 class _Overlaps:
     """Counts the record sets of all parts: if all of some thousands overlap, each part has all of them."""
 
@@ -139,7 +131,7 @@ class _Overlaps:
     def take(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
-            raise _TooManyOverlaps
+            raise TooManyOverlaps
 
 
 def _pieces(ordered: Sequence[PlacedSet], overlaps: _Overlaps) -> Iterator[OffsetPart]:

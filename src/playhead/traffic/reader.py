@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
@@ -152,15 +152,31 @@ class TrafficReader:
         return known
 
     def _parsed(self, row: CatalogRow) -> TrafficColumns:
-        file = self.snapshot.shown(row.file)
-        try:
-            columns = self.parse(self.files.read(row), row, self.index.catalog)
-        except (UnknownShape, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
-            raise CaptureDamaged(file, start=row.start, reason=str(exc)) from exc
-        if len(columns.offsets) != row.records:
-            reason = f"found {len(columns.offsets)} records, expected {row.records}"
-            raise CaptureDamaged(file, start=row.start, reason=reason)
-        return columns
+        return _parsed(self.snapshot, self.files, self.parse, row, self.index.catalog)
+
+
+@contextmanager
+def contents(
+    snapshot: Snapshot, parse: Parse, catalog: Catalog
+) -> Iterator[Callable[[CatalogRow], TrafficColumns]]:
+    """Yield a function that reads the records of a record set."""
+    with ExitStack() as stack:
+        files = Files(snapshot, stack)
+        yield lambda row: _parsed(snapshot, files, parse, row, catalog)
+
+
+def _parsed(
+    snapshot: Snapshot, files: Files, parse: Parse, row: CatalogRow, catalog: Catalog
+) -> TrafficColumns:
+    file = snapshot.shown(row.file)
+    try:
+        columns = parse(files.read(row), row, catalog)
+    except (UnknownShape, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
+        raise CaptureDamaged(file, start=row.start, reason=str(exc)) from exc
+    if len(columns.offsets) != row.records:
+        reason = f"found {len(columns.offsets)} records, expected {row.records}"
+        raise CaptureDamaged(file, start=row.start, reason=reason)
+    return columns
 
 
 def _within(records: Records, start: int, end: int) -> Records:

@@ -1,10 +1,12 @@
 """Converts the records of one record set into columns; raises `UnknownShape` for unknown shapes."""
 
 import base64
+import marshal
 import operator
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -42,6 +44,8 @@ class Outline:
     count: int
     least_ms: int
     most_ms: int
+    mark: int
+    """A hash of the records without their offsets and times; never 0."""
 
 
 def outline_of(lot: RecordSet) -> Outline:
@@ -51,11 +55,20 @@ def outline_of(lot: RecordSet) -> Outline:
     if table is None or not _grows(offsets):
         columns = columns_of(lot)
         times, offsets = columns.timestamps_ms, columns.offsets
-        return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
+        mark = _mark(columns.keys, columns.values, columns.headers)
+        return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times), mark)
     _check_offsets(lot, offsets)
-    _headers(table, len(offsets))
-    _, times = _times(lot, _deltas(table, "timestampDelta", len(offsets)))
-    return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times))
+    count = len(offsets)
+    keys, values = _texts(table, "keyString", count), _texts(table, "valueString", count)
+    mark = _mark(keys, values, _headers(table, count))
+    _, times = _times(lot, _deltas(table, "timestampDelta", count))
+    return Outline(offsets[0], offsets[-1], count, min(times), max(times), mark)
+
+
+def _mark(*columns: list[bytes | None] | list[Headers]) -> int:
+    # Version 2 of the format has no references, so that equal columns have equal bytes.
+    held = blake2b(marshal.dumps(columns, 2), digest_size=7)
+    return int.from_bytes(held.digest()) | 1 << 56
 
 
 def columns_of(lot: RecordSet) -> TrafficColumns:

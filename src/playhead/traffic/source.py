@@ -171,7 +171,7 @@ class TrafficSource:
 
     def _index(self) -> TrafficIndex:
         form = FORMS[self.kind]
-        index = index_of(form.find(self.path), self.kind, self.filter, form.scan)
+        index = index_of(form.find(self.path), self.kind, self.filter, form.scan, form.parse)
         found = index.catalog.identity
         if self.expect_identity not in (None, found):
             raise OtherCapture(self.path, planned=str(self.expect_identity), found=found)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -127,8 +126,6 @@ def _enter_lot(
 def _row(
     at: tuple[int, int, int, int], lot: RecordSet, outline: Outline, pair_ms: int
 ) -> CatalogRow:
-    # A broker may change the timestamp of a produced record, so a produced record has no hash.
-    mark = 0 if lot.is_produce else _mark(lot.rows[0])
     return CatalogRow(
         *at,
         -1 if lot.base is None else lot.base,
@@ -139,14 +136,8 @@ def _row(
         outline.most_ms,
         pair_ms,
         lot.append_ms,
-        mark,
+        outline.mark,
     )
-
-
-def _mark(row: Any) -> int:
-    """Return a hash of the record; never 0, which means no hash."""
-    parts = {name: row[name] for name in row if not name.startswith(("offset", "timestamp"))}
-    return zlib.crc32(json.dumps(parts, sort_keys=True).encode()) | 1 << 32
 
 
 def _learn_names(catalog: Catalog, pair: Pair) -> None:
