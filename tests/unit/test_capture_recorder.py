@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from playhead.capture import pair_document
 from playhead.capture.decode_records import Bounds
 from playhead.capture.pair_document import Captured, Connection, Describer
+from playhead.capture.recorder import Recorder, RecorderConfig
+from playhead.capture.snapshot_writer import Rotation, Snapshot
 from tests.kafka_bytes import request_frame, response_frame, set_of
 from tests.unit.test_capture_fields import repacked
 
@@ -84,6 +87,43 @@ def test_a_line_is_not_in_memory_as_a_whole(tmp_path):
 
 
 TOPIC_ID = bytes(range(16))
+
+
+def recorder_of(folder: Path, **more: Any) -> tuple[Recorder, Snapshot]:
+    snapshot = Snapshot(folder, Rotation())
+    recorder = Recorder(RecorderConfig(str(folder), **more), snapshot)
+    recorder.take(Connection(1, "b:1", 0, 0, "127.0.0.1", 1, "127.0.0.1", 2))
+    return recorder, snapshot
+
+
+def asked(request: bytes) -> Captured:
+    return Captured(1, 0, 0, request, b"", len(request), 0, False)
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_with_topics_no_bytes_of_others_are_kept_where_a_pair_cannot_be_decoded(tmp_path, cut):
+    recorder, snapshot = recorder_of(tmp_path, topics=["pay*"])
+    whole = produced(set_of(b"SECRET"))  # of the topic `orders`
+    recorder.take(asked(struct.pack(">i", len(whole) - 4 - cut) + whole[4:-cut]))
+    snapshot.flush()
+    (found,) = map(json.loads, (tmp_path / "raw.jsonl").read_text().splitlines())
+    assert found["kafka"]["request"]["undecoded"]["base64"] == "[redacted]"
+    assert found["kafka"]["request"]["undecoded"]["reason"] in str(recorder.told().undecodable)
+
+
+def test_with_topics_records_without_a_topics_name_are_not_of_other_topics(tmp_path):
+    """After a restart of the proxy, a client may go on with the ID that it knows."""
+    recorder, snapshot = recorder_of(tmp_path, topics=["pay*"])
+    topic = {"topicId": TOPIC_ID, "partitionData": [{"index": 0, "records": set_of(b"a")}]}
+    values = {"transactionalId": None, "acks": 0, "timeoutMs": 1, "topicData": [topic]}
+    recorder.take(asked(request_frame(0, 13, values)))
+    snapshot.flush()
+    told = recorder.told()
+    assert (told.left_out, told.unreadable, told.pairs) == (0, 1, 0)
+    assert "a topic that has only an ID" in str(told.undecodable)
+    recorder.take(metadata(named("other"), is_answered=True))
+    recorder.take(asked(request_frame(0, 13, values)))
+    assert (recorder.told().left_out, recorder.told().unreadable) == (1, 1)
 
 
 def named(name: str, topic_id: bytes = TOPIC_ID) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -23,7 +23,7 @@ class Counts:
     dropped: int = 0
     """Pairs that were not recorded, because memory was full or the recorder had ended."""
     unreadable: int = 0
-    """Pairs whose header cannot be decoded."""
+    """Pairs whose header cannot be decoded, or with --topics whose topics are not known."""
     records: int = 0
     """Records in the pairs that were written."""
     written_bytes: int = 0

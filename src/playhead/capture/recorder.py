@@ -21,7 +21,7 @@ from playhead.capture.decode_records import MEMORY_BYTES, Document
 from playhead.capture.pair_document import Captured, Connection, Describer, partitions_of
 from playhead.capture.pipe_format import Ended, Passed, Unpacker
 from playhead.capture.protocol import Malformed, name_of, read_head
-from playhead.capture.redaction import Redaction, parse_rule
+from playhead.capture.redaction import Redaction, parse_rule, withhold
 from playhead.capture.snapshot_writer import Rotation, Snapshot, SnapshotNotWritten
 
 _PIECE: Final = 64 << 10
@@ -38,6 +38,10 @@ _GATHER_S: Final = 0.005
 _NICENESS: Final = 5
 _MOST_REASONS: Final = 100
 _LARGE_BYTES: Final = 1 << 20
+_UNNAMED: Final = (
+    "records of a topic that has only an ID were left out, because no response with its name was captured "
+    "before, and --topics may or may not match it"
+)
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ class RecorderStats:
     left_out: int = 0
     """Pairs about topics that do not match --topics."""
     unreadable: int = 0
-    """Pairs whose header cannot be decoded; they are not written."""
+    """Pairs whose header cannot be decoded, or with --topics whose topics are not known; they are not written."""
     records: int = 0
     written_bytes: int = 0
     files: int = 0
@@ -107,8 +111,7 @@ class Recorder:
             return
         for reason in reasons:
             self._count(found, reason)
-        if self._topics and not self._keep_wanted(document):
-            self.done.left_out += 1
+        if self._topics and not self._keep_wanted(found, document):
             return
         self._redaction.apply(document)
         if content_bytes > _LARGE_BYTES:
@@ -134,15 +137,22 @@ class Recorder:
             said = f"{name_of(api)} v{version}: other reasons"
         self._reasons[said] += 1
 
-    def _keep_wanted(self, document: Document) -> bool:
-        """Remove partitions of other topics; returns False if none is left."""
-        spoke, kept = False, False
+    def _keep_wanted(self, found: Captured, document: Document) -> bool:
+        """Remove partitions of other topics, and bytes that may be theirs; returns False if none is left."""
+        for side in document["kafka"].values():
+            withhold(side)
+        spoke, kept, unnamed = False, False, False
         for name, partition in partitions_of(document):
             spoke = True
             if name is not None and any(fnmatchcase(name, wanted) for wanted in self._topics):
                 kept = True
             else:
-                partition.pop("records", None)
+                unnamed |= partition.pop("records", None) is not None and name is None
+        if unnamed:
+            self._count(found, _UNNAMED)
+        if spoke and not kept:
+            self.done.unreadable += unnamed
+            self.done.left_out += not unnamed
         return kept or not spoke
 
 

@@ -87,10 +87,10 @@ class Redaction:
         if not self.is_wanted:
             return
         for side in document["kafka"].values():
-            _withhold(side)
+            withhold(side)
         for _, partition in partitions_of(document):
             found = partition.get("records", {})
-            _withhold(found)
+            withhold(found)
             for record in found.get("records", ()):
                 self._apply(record)
 
@@ -125,7 +125,7 @@ class Redaction:
         return "".join(_spliced(text, spans))
 
 
-def _withhold(found: Document) -> None:
+def withhold(found: Document) -> None:
     """Remove undecodable bytes, which may contain a redacted field."""
     if "undecoded" in found:
         found["undecoded"]["base64"] = REDACTED
