@@ -34,6 +34,9 @@ class Hostile(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._begin(200, 100 if "drip" in self.path else 20 << 30)
 
+    def do_PUT(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         if "list-type" in self.path:
             self._begin(200, len(PAGE))
@@ -97,6 +100,13 @@ def test_a_file_in_drips_is_not_waited_for(store):
     assert read.is_over(10)
     with pytest.raises(StoreUnavailable, match="did not end within"):
         read.result()
+
+
+def test_an_upload_whose_answer_comes_in_drips_is_not_waited_for(store):
+    published = BackgroundCall(lambda: store.publish("drip", [b"records"]), name="publish")
+    assert published.is_over(10)
+    with pytest.raises(StoreUnavailable, match="did not end within"):
+        published.result()
 
 
 def test_a_list_without_an_end_is_not_waited_for(store):

@@ -80,9 +80,8 @@ class S3Store:
 
     def read(self, path: str, /, most: int = MOST_SMALL_BYTES) -> bytes | None:
         where = f"{self.identity}/{path}"
-        within_s = round(_ANSWER_WITHIN_S + most / _LEAST_BYTES_A_SECOND)
         with _translated(where), suppress(FileNotFoundError):
-            return call_within(partial(self._read, path, where, most), within_s, name=_CALL)
+            return call_within(partial(self._read, path, where, most), _within_s(most), name=_CALL)
         return None
 
     def _read(self, path: str, where: str, most: int) -> bytes:
@@ -99,14 +98,18 @@ class S3Store:
     def publish(
         self, path: str, pieces: Sequence[Piece], /, aside: Callable[[], None] = lambda: None
     ) -> None:
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        published = partial(self._publish, path, data, aside)
+        with _translated(f"{self.identity}/{path}"):
+            call_within(published, _within_s(len(data)), name=_CALL)
+
+    def _publish(self, path: str, data: Piece, aside: Callable[[], None]) -> None:
         # One write: leaving the stream between two, by any exception, would complete the upload of
         # a part.
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        with _translated(f"{self.identity}/{path}"):
-            stream = self.file_system.open_output_stream(f"{self.base}/{path}")
-            stream.write(data)
-            aside()
-            stream.close()
+        stream = self.file_system.open_output_stream(f"{self.base}/{path}")
+        stream.write(data)
+        aside()
+        stream.close()
 
     def remove(self, path: str, /) -> None:
         removed = partial(self.file_system.delete_file, f"{self.base}/{path}")
@@ -154,6 +157,10 @@ class S3Store:
             listed = partial(self.file_system.get_file_info, selector)
             found: list[fs.FileInfo] = call_within(listed, _LIST_WITHIN_S, name=_CALL)
         return found
+
+
+def _within_s(size: int) -> int:
+    return round(_ANSWER_WITHIN_S + size / _LEAST_BYTES_A_SECOND)
 
 
 def _file_system(bucket: str) -> fs.S3FileSystem:
