@@ -17,8 +17,9 @@ from playhead.host import private_files, shared_files
 from playhead.host.atomic_file import write_whole
 from playhead.replay import engine_warmup
 from playhead.sandbox.folder import prepare
+from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite.target import SqliteTarget
-from playhead.target import Inspection
+from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
 from tests.fix_strangers import NEEDS_A_STRANGER, STRANGER, as_stranger, strangers_folder
 
@@ -164,6 +165,23 @@ def test_a_schema_that_is_not_utf8_is_an_error_of_ours(tmp_path):
         connection.commit()
     with pytest.raises(PlayheadError, match="its schema is damaged, and not UTF-8"):
         SqliteTarget(str(file), "t").terms("r")
+
+
+@pytest.mark.parametrize("column", ["type", "name", "tbl_name", "sql"])
+@pytest.mark.parametrize("odd", ["CAST({} AS BLOB)", "{} || char(0)", "{} || char(0) || 'x'"])
+def test_a_schema_that_hides_what_it_has_is_an_error(tmp_path, column, odd):
+    """SQLite takes it for texts, and no question for the triggers of the file finds one."""
+    file = tmp_path / "cloned.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (value)")
+        connection.execute(_TRIGGER.format(of="t", gone="t"))
+        connection.execute("PRAGMA writable_schema = ON")
+        change = f"UPDATE sqlite_master SET {column} = {odd.format(column)} WHERE name = 'sly'"
+        connection.execute(change)
+        connection.commit()
+    look = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, [])
+    with pytest.raises(PlayheadError, match="its schema is damaged|malformed database schema"):
+        SqliteTarget(str(file), "t").inspect(look)
 
 
 def _journal_of(file):

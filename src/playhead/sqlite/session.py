@@ -41,6 +41,11 @@ _CHANGED_BY = (
     "SELECT name FROM main.sqlite_master WHERE type = 'trigger' "
     "AND instr(lower(CAST(sql AS text)), $1) LIMIT 1"
 )
+# SQLite reads bytes, and what is before a NUL, as a text; a comparison does not, and would not find a trigger.
+_IS_ODD = "type NOT IN ('table', 'index', 'view', 'trigger') OR " + " OR ".join(
+    f"printf('%s', {column}) IS NOT coalesce({column}, '')"
+    for column in ("type", "name", "tbl_name", "sql")
+)
 # Names in quotes may have anything that looks like a parameter.
 _PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
 # The end of a journal whose transaction changed several databases; the name of another journal is before it.
@@ -197,6 +202,8 @@ def open_database(file: Path, mode: str = "rw") -> Iterator[Session]:
             session = Session(connection)
             for setting in _SETTINGS:
                 session.run(f"PRAGMA {setting}")
+            if session.run(f"SELECT 1 FROM main.sqlite_master WHERE {_IS_ODD} LIMIT 1"):  # noqa: S608
+                raise sqlite3.DatabaseError("its schema is damaged")
             yield session
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
