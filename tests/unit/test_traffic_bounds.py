@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from playhead.traffic import json_documents
-from playhead.traffic.formats import rrpair
+from playhead.traffic.formats import har, rrpair
 from playhead.traffic.http_body import request_json, xml_texts
 from playhead.traffic.json_documents import loaded, loaded_text, parsed
 from playhead.traffic.pair_path import MISSING, _document
@@ -212,3 +212,15 @@ def test_numbers_of_any_size_are_no_fault(
     file.write_text(json.dumps({"l7protocol": "kafka", "kafka": kafka}) + "\n")
     counts = rrpair.scan(of_file(file), rrpair.Part(0, 0, None), None).counts
     assert counts.get("lots", 0) + counts.get("strange", 0) == 1
+
+
+def test_a_form_that_would_take_ten_times_its_letters_is_not_read(tmp_path: Path) -> None:
+    """A compressed capture of 250 kB took four gigabytes, and minutes."""
+    forms = [[{"name": "a", "value": "x" * size}] for size in (1 << 20, (16 << 20) + 1)]
+    requests = [{"method": "POST", "url": "/", "postData": {"params": form}} for form in forms]
+    entries = [{"startedDateTime": "2026-01-01T00:00:00Z", "request": each} for each in requests]
+    file = tmp_path / "a.har"
+    file.write_text(json.dumps({"log": {"entries": entries}}))
+    catalog = har.scan(of_file(file))
+    assert catalog.counts == {"requests": 2, "records": 1, "unread": 1}
+    assert [*catalog.troubles] == ["entry 1: a form of more than 16 million letters"]

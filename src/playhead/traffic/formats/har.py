@@ -15,6 +15,9 @@ from playhead.traffic.pair import field, instant_ns
 from playhead.traffic.record_columns import TrafficColumns
 from playhead.traffic.snapshot import LONGEST, NoSnapshot, Snapshot, opened
 
+_MOST_IN_FORM = 16 << 20
+"""Letters; encoding them takes ten times as much memory."""
+
 
 def scan(snapshot: Snapshot) -> Catalog:
     """Return a catalog with one row, because a HAR is one document."""
@@ -116,4 +119,6 @@ def _body(posted: Any) -> bytes | None:
     if not isinstance(fields, list) or not fields:
         return None
     pairs = [(str(field(each, "name") or ""), str(field(each, "value") or "")) for each in fields]
+    if sum(len(name) + len(value) for name, value in pairs) > _MOST_IN_FORM:
+        raise UnknownShape(f"a form of more than {_MOST_IN_FORM >> 20} million letters")
     return urlencode(pairs, errors="surrogatepass").encode()
