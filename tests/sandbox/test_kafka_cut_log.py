@@ -1,7 +1,9 @@
 """A log that loses its last records, as after an unclean election, tells by the epochs of its leaders."""
 
 import os
+import shutil
 import struct
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,3 +78,30 @@ def test_records_of_a_later_leader_do_not_count_for_those_that_were_read(box: Sa
     now = source.facts().topics["laps"].leader_epochs[0]
     assert now > epochs[_PLACE]
     assert source.ends_of_epochs({_PLACE: now}) == {_PLACE: 12}
+
+
+@pytest.mark.torture
+def test_records_of_a_cluster_from_a_copy_do_not_count_for_those_that_were_read(
+    box: Sandbox,
+) -> None:
+    with Admin(KafkaConnection(box.up().bootstrap_servers)) as admin:
+        admin.create_topic("laps", partitions=1)
+    write(box, *(b"first %d" % number for number in range(3)))
+    box.down()
+    copy = box.directory.with_name("copy")
+    subprocess.run(["cp", "-a", box.directory, copy], check=True)
+    for _ in range(2):  # each start of the broker is an election
+        box.up()
+        box.down()
+    source = write(box, *(b"later %d" % number for number in range(3)))
+    epochs = {_PLACE: source.facts().topics["laps"].leader_epochs[0]}
+    pipeline = ReadLog("laps", source, {}, lambda _: None)
+    pipeline.confirm({_PLACE: 6})
+    box.down()
+    shutil.rmtree(box.directory)
+    copy.rename(box.directory)
+    source = pipeline.log = write(box, *(b"other %d" % number for number in range(9)))
+    assert source.bounds()[_PLACE].stable_end == 12
+    assert source.ends_of_epochs(epochs) == {_PLACE: 0}
+    with pytest.raises(ReadLogWasCut, match="laps:0:0-6"):
+        pipeline.confirm({_PLACE: 6})

@@ -173,18 +173,21 @@ def test_a_plan_looks_again_where_a_leader_answers_nonsense(
 def test_a_leader_that_tells_no_epochs_leaves_them_unknown(
     broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends(body: bytes) -> dict[TopicPartition, int]:
+    def ends(body: bytes, epochs_now: dict[int, int]) -> dict[TopicPartition, int]:
         place = broker(body)
         monkeypatch.setattr(leader_epochs, "describe_those", lambda *_: {"laps": _Described(place)})
+        monkeypatch.setattr(leader_epochs, "leader_epochs", lambda *_: {"laps": epochs_now})
         return leader_epochs.ends_of_epochs(None, KafkaConnection(place), {_PLACE: 3})  # type: ignore[arg-type]
 
     def answer(code: int, end: int) -> bytes:
         partition = struct.pack(">hiiq", code, 0, 3, end) + b"\0"
         return b"\0" + _int32(0) + b"\x02\x05laps\x02" + partition + b"\0\0"
 
-    assert ends(answer(0, 700)) == {_PLACE: 700}
+    assert ends(answer(0, 700), {}) == {_PLACE: 700}
     for body in (answer(0, -1), answer(6, 700), b"", b"\xff" * 700_000):
-        assert ends(body) == {}
+        assert ends(body, {}) == ends(body, {0: 3}) == ends(body, {0: 4}) == {}
+        # Of a cluster that was restored from a copy, no record is certainly one of before.
+        assert ends(body, {0: 2}) == {_PLACE: 0}
 
 
 def test_a_partition_of_another_leader_hides_no_answer_about_others(
@@ -196,6 +199,7 @@ def test_a_partition_of_another_leader_hides_no_answer_about_others(
     )
     place = broker(b"\0" + _int32(0) + b"\x02\x05laps\x03" + moved + known + b"\0\0")
     monkeypatch.setattr(leader_epochs, "describe_those", lambda *_: {"laps": _Described(place)})
+    monkeypatch.setattr(leader_epochs, "leader_epochs", lambda *_: {"laps": {}})
     asked = {_PLACE: 3, ("laps", 1): 3}
     found = leader_epochs.ends_of_epochs(None, KafkaConnection(place), asked)  # type: ignore[arg-type]
     assert found == {("laps", 1): 700}

@@ -26,7 +26,8 @@ class ReadLogWasCut(Refused):
         )
         super().__init__(
             f"pipeline {name} cannot continue: the log lost records after it had read them, as after an "
-            f"unclean leader election, and may have others at their offsets: {self.told}",
+            "unclean leader election or in a cluster that was restored from a copy, and may have others at "
+            f"their offsets: {self.told}",
             hint="`playhead verify` compares the target with the log; --accept-loss continues after these "
             "offsets, without the other records",
         )

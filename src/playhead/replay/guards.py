@@ -33,7 +33,8 @@ class LogWasCut(Refused):
         self.place, self.cut_at = place, cut_at
         super().__init__(
             f"{place[0]}:{place[1]} lost its records from offset {cut_at:,} on after replay {plan.replay_id} "
-            "was planned, and other records may be at these offsets now, as after an unclean leader election",
+            "was planned, and other records may be at these offsets now, as after an unclean leader election "
+            "or in a cluster that was restored from a copy",
             hint=f"playhead verify {plan.replay_id} compares what was written; plan a new replay for the rest",
         )
 

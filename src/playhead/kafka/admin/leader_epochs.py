@@ -1,7 +1,8 @@
 """Asks for the epochs of partitions' leaders, and where the records of an epoch end in the log of now.
 
 After a leader without the last records was elected (an unclean election), or a disk was restored, other
-records are at offsets that were read before. Each election raises the epoch, so that these have a later one.
+records are at offsets that were read before. Each election raises the epoch, so that these have a later one. In a
+cluster that was restored from a copy, the epoch is an earlier one again.
 """
 
 import struct
@@ -39,12 +40,16 @@ def leader_epochs(admin: Admin, places: Sequence[TopicPartition]) -> dict[str, d
 def ends_of_epochs(
     admin: Admin, connection: KafkaConnection, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return where the records up to each epoch end; nothing for a partition whose leader does not tell."""
+    """Return where the records up to each epoch end; nothing for a partition whose leader does not tell.
+
+    If the leader's present epoch is an earlier one, nothing tells which records are those of before: the end is 0.
+    """
     ends: dict[TopicPartition, int] = {}
     if not epochs:
         return ends
     described = describe_those(admin, sorted({topic for topic, _ in epochs}))
-    for leader, places in by_leader(described, [*epochs]).items():
+    led = by_leader(described, [*epochs])
+    for leader, places in led.items():
         body = request_of({place: epochs[place] for place in places})
         # Some logins work only in the client that reads.
         with (
@@ -55,6 +60,12 @@ def ends_of_epochs(
                 _OFFSET_FOR_LEADER_EPOCH, _VERSION, body, lambda it: [*read_answer(it)]
             )
             ends.update((place, end) for place, end in answers if end >= 0)
+    left = [place for places in led.values() for place in places if place not in ends]
+    if left:
+        with suppress(PlayheadError):
+            now = leader_epochs(admin, left)
+            earlier = (it for it in left if now[it[0]].get(it[1], epochs[it]) < epochs[it])
+            ends.update(dict.fromkeys(earlier, 0))
     return ends
 
 
