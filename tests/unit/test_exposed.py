@@ -1,6 +1,11 @@
 """A login that others can read is warned of, once; one that they cannot is not."""
 
 import json
+import os
+import select
+import socket
+import subprocess
+import sys
 import threading
 import traceback
 from pathlib import Path
@@ -337,3 +342,34 @@ def test_what_ends_a_thread_is_said_without_a_password(
     said = capsys.readouterr().err
     assert "RuntimeError: no ********" in said
     assert "opensesame" not in said
+
+
+_CONNECTS = """
+import sys
+from playhead.spark import session
+session.session("x", remote=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+@pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "grpc_proxy"])
+def test_no_proxy_gets_the_jobs_for_spark_connect_on_this_machine(host: str, variable: str) -> None:
+    family = socket.AF_INET6 if host == "[::1]" else socket.AF_INET
+    here = socket.create_server((host.strip("[]"), 0), family=family)
+    proxy = socket.create_server(("127.0.0.1", 0))
+    port, behind = here.getsockname()[1], proxy.getsockname()[1]
+    environment = {
+        **os.environ,
+        variable: f"http://127.0.0.1:{behind}",
+        "no_proxy": "other.example",
+    }
+    with (
+        here,
+        proxy,
+        subprocess.Popen(
+            [sys.executable, "-c", _CONNECTS, f"sc://{host}:{port}"], env=environment
+        ) as process,
+    ):
+        called, _, _ = select.select([here, proxy], [], [], 60)
+        process.kill()
+    assert called == [here]

@@ -1,11 +1,15 @@
 """Undoes PySpark's side effects on the process that it runs in."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from playhead.config import exposed_logins
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -16,6 +20,7 @@ import sys
 from importlib.machinery import ModuleSpec
 
 _PANDAS = "pandas"
+_NO_PROXY = "no_grpc_proxy"
 # A message passes the filters of its own logger only. Some messages of py4j go to the root logger.
 _LOGGERS = (None, "py4j.java_gateway", "py4j.clientserver")
 
@@ -46,6 +51,14 @@ def leave_servers_at_once() -> None:
 
     if end.__name__ != end_at_once.__name__:
         SparkConnectClient._on_exit = end_at_once
+
+
+def keep_off_proxies(remote: str) -> None:
+    """Reach a Spark Connect server of this machine without a proxy, which would get the jobs with their passwords."""
+    host = urlsplit(remote).hostname or ""
+    said = os.environ.get(_NO_PROXY) or os.environ.get("no_proxy") or ""
+    if not exposed_logins.is_elsewhere([host]) and host not in said.split(","):
+        os.environ[_NO_PROXY] = ",".join(filter(None, (said, host)))
 
 
 def quiet(context: "SparkContext") -> None:

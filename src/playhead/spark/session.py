@@ -66,6 +66,7 @@ def session(
         from pyspark.sql import SparkSession
 
         exposed_logins.of_connect(remote)
+        process_habits.keep_off_proxies(remote)
         process_habits.leave_servers_at_once()
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
     spark = _active()
