@@ -87,7 +87,7 @@ class Session:
         """Return whether there is the table that a statement makes, which no trigger names.
 
         Anything else is code of the one who made the file: a query without an end, or a trigger that deletes
-        the rows of which an entry tells, or the entry.
+        rows that an entry counts, or the entry.
         """
         found = self.run(_MADE_AS, (name,))
         if any(text.split() != _stored(made_by) for (text,) in found):
@@ -96,7 +96,7 @@ class Session:
                 f"{name} of this database is not an ordinary table of Playhead's", hint=hint
             )
         for (trigger,) in self.run(_CHANGED_BY, (name,)):
-            text = f"the trigger {trigger} of this database names {name}, in which nobody else may write"
+            text = f"the trigger {trigger} of this database names {name}, which only Playhead may change"
             raise Refused(text, hint="drop the trigger, or take another file")
         return bool(found)
 

@@ -39,7 +39,7 @@ class RowSession(SqlSession, Protocol):
     def in_transaction(self) -> bool: ...
 
     def has_table(self, name: str, made_by: str, /) -> bool:
-        """Return whether there is the table that this statement makes; refuse another one, and triggers on it."""
+        """Return whether there is the table that this statement makes; refuse any other, and triggers on it."""
         ...
 
     def count(self, statement: str, parameters: Sequence[Any] = (), /) -> int:
