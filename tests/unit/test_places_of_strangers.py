@@ -6,15 +6,18 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError, Refused, SandboxError
 from playhead.host import private_files, shared_files
 from playhead.host.atomic_file import write_whole
+from playhead.kafka.admin import broker_socket
 from playhead.replay import engine_warmup
 from playhead.sandbox.folder import prepare
 from playhead.source import SourceFacts, TopicFacts
@@ -182,6 +185,16 @@ def test_a_schema_that_hides_what_it_has_is_an_error(tmp_path, column, odd):
     look = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, [])
     with pytest.raises(PlayheadError, match="its schema is damaged|malformed database schema"):
         SqliteTarget(str(file), "t").inspect(look)
+
+
+def test_a_clients_key_is_not_written_where_others_can_exchange_its_folder(tmp_path, monkeypatch):
+    """They would put a file of theirs there, into which the key is written."""
+    (tmp_path / "shared").mkdir(mode=0o700)
+    (tmp_path / "shared").chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "shared"))
+    connection = KafkaConnection("localhost:9", certificate_pem="CERTIFICATE", key_pem="KEY")
+    with pytest.raises(Refused, match="in the place of the client's key: .*everyone can write it"):
+        broker_socket.tls_context(connection)
 
 
 def _journal_of(file):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import BrokerUnavailable, MissingPiece
+from playhead.errors import BrokerUnavailable, MissingPiece, Refused
+from playhead.host.folders import exposed
 from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.admin.scram import HASHES, NotScram, Scram
@@ -178,7 +179,12 @@ def _as_file(path: Path, location: str | None, pem: str | None) -> str:
     """Yield a file for a PEM text, because Python reads certificates only from files."""
     if location is not None:
         return location
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+    if reason := exposed(path.parent):
+        raise Refused(
+            f"other users could put a file of theirs in the place of the client's key: {reason}",
+            hint="set TMPDIR to a folder of your own",
+        )
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(pem or "")
     return str(path)
 
