@@ -28,6 +28,7 @@ from playhead.postgres.server import checked, connect
 from playhead.postgres.session import open_session
 from playhead.replay.pipelines import Pipelines
 from playhead.schemas.registry import Registry
+from playhead.spark import process_habits, session
 
 
 @pytest.fixture(autouse=True)
@@ -373,3 +374,18 @@ def test_no_proxy_gets_the_jobs_for_spark_connect_on_this_machine(host: str, var
         called, _, _ = select.select([here, proxy], [], [], 60)
         process.kill()
     assert called == [here]
+
+
+def test_a_token_of_the_environment_for_spark_connect_is_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server may repeat it in an error."""
+
+    def stop_here(_: str) -> NoReturn:
+        raise ConnectionError
+
+    monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", "t0ken-of-mine")
+    monkeypatch.setattr(process_habits, "keep_off_proxies", stop_here)
+    with pytest.raises(ConnectionError):
+        session.session("x", remote="sc://127.0.0.1:1")
+    assert secrets.redact("no: t0ken-of-mine is unknown") == "no: ******** is unknown"

@@ -1,6 +1,7 @@
 """Warns, once per run, of a login that others on the network can read."""
 
 import ipaddress
+import os
 import sys
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
@@ -8,6 +9,7 @@ from urllib.parse import urlsplit
 from playhead import secrets
 from playhead.printable import indented
 
+_CONNECT_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  a variable that PySpark reads
 _said: set[str] = set()
 
 
@@ -70,7 +72,8 @@ def of_engine(where: str) -> None:
 
 
 def of_connect(remote: str) -> None:
-    """Warn of a job with its passwords for a Spark Connect server without encryption."""
+    """Warn of a job with its passwords for a Spark Connect server without encryption; hide the token for it."""
+    secrets.remember(os.environ.get(_CONNECT_TOKEN, ""))
     parts = urlsplit(remote)
     if is_elsewhere([parts.hostname or ""]) and "use_ssl=true" not in parts.path.lower():
         warn(
