@@ -11,6 +11,8 @@ from time import sleep
 
 import pytest
 
+from playhead import secrets
+from playhead.errors import PlayheadError
 from playhead.files.errors import Damaged, StoreFailed, StoreUnavailable
 from playhead.files.stores import s3
 from playhead.files.stores.s3 import S3Store
@@ -158,6 +160,51 @@ def test_no_redirect_is_followed(monkeypatch, region):
             with pytest.raises(StoreFailed, match="redirects to another address"):
                 ask()
         assert other.brought() == []
+
+
+class Repeating(Hostile):
+    """Refuses everyone, and repeats the token that came with the question."""
+
+    def do_GET(self) -> None:
+        said = f"<Error><Code>{self.code}</Code><Message>not by {self.token}</Message></Error>"
+        self._begin(403, len(said))
+        self.wfile.write(said.encode())
+
+    @property
+    def code(self) -> str:
+        return "AccessDenied" if "denied" in self.path else "Other"
+
+    @property
+    def token(self) -> str:
+        return self.headers["x-amz-security-token"]
+
+
+@pytest.mark.parametrize("folder", ["denied", "other"])
+@pytest.mark.parametrize(
+    "place", ["environment", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "home"]
+)
+def test_a_session_token_that_a_server_repeats_is_hidden(tmp_path, monkeypatch, folder, place):
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    held = {name: f"{name.lower()}-of/{place}/{folder}" for name in names}
+    for name in (*names, "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".aws" / "credentials"
+    file.parent.mkdir()
+    if place == "environment":
+        for name, value in held.items():
+            monkeypatch.setenv(name, value)
+    else:
+        lines = [f"{name.lower()} = {value}" for name, value in held.items()]
+        file.write_text("\n".join(["[default]", *lines, ""]))
+        if place != "home":
+            monkeypatch.setenv(place, str(file.rename(tmp_path / "elsewhere")))
+    with served(Repeating) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{address}")
+        with pytest.raises(PlayheadError, match=f"-of/{place}") as refused:
+            S3Store.at("s3://bucket/archive").files(folder)
+    assert held["AWS_SESSION_TOKEN"] in str(refused.value)
+    assert place not in secrets.redact(str(refused.value))
 
 
 class Moving(Hostile):

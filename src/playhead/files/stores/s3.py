@@ -29,6 +29,11 @@ _LEAST_BYTES_A_SECOND = 100_000
 _CALL = "the answer of S3"
 _ENVIRONMENT = "the environment"
 _YES = ("1", "true", "yes", "on")
+_OF_CREDENTIALS = {
+    "AWS_CONFIG_FILE": "~/.aws/config",
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+}
+_CREDENTIAL = re.compile(r"(?im)^\s*aws_(?:secret_access_key|session_token)\s*=\s*(\S+)")
 _USUAL_REGION = "us-east-1"
 # The region of the same signatures in which AWS's library follows no redirect. It has no other switch, and
 # Arrow none at all.
@@ -168,10 +173,7 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     where = _endpoint(endpoint) if endpoint else None
-    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        # They contain credentials and the programs that provide them; a clone may have files of
-        # these names.
-        paths.of_variable(variable)
+    _remember_credentials()
     if region is None and where is None:
         region = fs.resolve_s3_region(bucket)
     is_anonymous = environment.get("AWS_NO_SIGN_REQUEST", "").lower() in _YES
@@ -187,6 +189,18 @@ def _file_system(bucket: str) -> fs.S3FileSystem:
         # One request for a small object, instead of three for an upload in parts.
         allow_delayed_open=True,
     )
+
+
+def _remember_credentials() -> None:
+    """Redact from now on what AWS's library reads and sends by itself: a server may repeat it in an error."""
+    for variable in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        secrets.remember(os.environ.get(variable, ""))
+    for variable, usual in _OF_CREDENTIALS.items():
+        # The files name programs too that provide credentials; a clone may have files of these names.
+        file = paths.of_variable(variable) or paths.at_home(usual)
+        with suppress(OSError):
+            for value in _CREDENTIAL.findall(file.read_text("utf-8", "replace")):
+                secrets.remember(value)
 
 
 def _signing_region(region: str | None, *, has_endpoint: bool) -> str:
