@@ -16,6 +16,7 @@ from playhead.record import Slice
 VERSION = 3
 _READABLE = (1, 2, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
+_TIMES = ("first_ms", "last_ms", "last_late_ms")
 _COMMITS = "commits"
 MOST_REFUSED = 10_000
 """How many refused records an entry lists; more would make the ledger a store of dead letters."""
@@ -123,10 +124,10 @@ class Entry:
             raise ValueError(
                 f"ledger entry of version {document.get('version')!r}; this Playhead knows {VERSION}"
             )
+        _need_numbers(document)
         place = (document["topic"], document["partition"])
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
-        rest = ("first_ms", "last_ms", "last_late_ms", "details")
-        same = {name: document[name] for name in (*_COUNTS, *rest)}
+        same = {name: document[name] for name in (*_COUNTS, *_TIMES, "details")}
         ExtraFields.of(document["details"])
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
@@ -138,6 +139,19 @@ class Entry:
             absences=document["absences"],
             unexplained_at=tuple((start, end) for start, end in document["unexplained_at"]),
         )
+
+
+def _need_numbers(document: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError for a count, a time or an offset that is none; others may have written it."""
+    times = (document[name] for name in _TIMES)
+    found = [document[name] for name in _COUNTS]
+    found += [each for each in times if each is not None]
+    found += document.get("absences", {}).values()
+    found += [offset for blank in document.get("unexplained_at", ()) for offset in blank]
+    if any(type(each) is not int for each in found):
+        raise TypeError("a count, a time or an offset is not a whole number")
+    if any(not -(2**63) <= each < 2**63 for each in found):
+        raise ValueError("a count, a time or an offset has more than 64 bits")
 
 
 def entry_at(where: str, text: str | bytes) -> Entry:

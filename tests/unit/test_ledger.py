@@ -332,3 +332,24 @@ def test_an_entry_that_cannot_be_read_is_refused_by_its_place(text):
     )
     assert refused.value.exit_code == 6
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"first_ms": "x"},
+        {"last_late_ms": 1.5},
+        {"late": 10**40},
+        {"late": True},
+        {"absences": {"x": 1.0}},
+        {"unexplained_at": [["a", "b"]]},
+        {"unexplained_at": [[1.0, 2]]},
+    ],
+    ids=str,
+)
+def test_an_entry_whose_numbers_are_none_is_refused(change):
+    """Who can write the ledger could otherwise end a proof of others with a fault of Playhead's."""
+    whole = json.loads(Entry(WHOLE, read=1, written=1, absences={"x": 2}).as_json())
+    assert entry_at("table ledger", json.dumps(whole)).read == 1
+    with pytest.raises(LedgerUnreadable, match="a count, a time or an offset"):
+        entry_at("table ledger", json.dumps(whole | change))
