@@ -28,6 +28,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Never for everyone, whatever the umask is; a group may share an archive, and others must not lock
 # it.
 _FILES, _FOLDERS, _LOCKS = 0o664, 0o775, 0o660
+# Ours are five below the root. Python calls itself for each level, and each is kept open.
+_DEEPEST = 200
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _make = partial(make_durably, mode=_FOLDERS)
@@ -207,6 +209,7 @@ class LocalStore:
 
 
 def _walk(top: int, folder: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    _expect_shallow(folder.count("/"), folder)
     with os.scandir(top) as found:
         inside = sorted(found, key=lambda each: each.name)
     for each in inside:
@@ -220,12 +223,18 @@ def _walk(top: int, folder: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
             yield path, each
 
 
-def _sync_below(top: int) -> None:
+def _expect_shallow(depth: int, where: str) -> None:
+    if depth > _DEEPEST:
+        raise StoreFailed(where, reason=f"folders are nested more than {_DEEPEST} deep")
+
+
+def _sync_below(top: int, depth: int = 0) -> None:
     with os.scandir(top) as found:
         inside = [each.name for each in found if each.is_dir(follow_symlinks=False)]
     for each in inside:
         with opened(top, each) as below:
-            _sync_below(below)
+            _expect_shallow(depth, each)
+            _sync_below(below, depth + 1)
     _sync(top)
 
 
