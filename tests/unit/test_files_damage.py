@@ -49,14 +49,15 @@ from tests.fix_deep_folders import folder_of_many_levels
 # --- damage ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", [file_names.LEDGER, "topic=contract/partition=00000"])
+@pytest.mark.parametrize(
+    "where", [file_names.replay_folder("one"), "topic=contract/partition=00000"]
+)
 def test_folders_that_others_have_nested_without_an_end_are_an_error_of_ours(tmp_path, where):
     root = str(tmp_path / "a")
     archive(root, "json")
-    with folder_of_many_levels(Path(root, where, "deep")):
-        with pytest.raises(StoreFailed, match="folders are nested more than 200 deep"):
-            FilesTarget(root, "json").entries("one")
-            everything(root, "json")
+    deep = folder_of_many_levels(Path(root, where, "deep"))
+    with deep, pytest.raises(StoreFailed, match="folders are nested more than 200 deep"):
+        FilesTarget(root, "json").entries("one")
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
