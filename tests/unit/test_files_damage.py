@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from playhead.files import file_names
+from playhead.files import archive_index, file_names
 from playhead.files.errors import (
     AccessDenied,
     Damaged,
@@ -58,6 +58,22 @@ def test_folders_that_others_have_nested_without_an_end_are_an_error_of_ours(tmp
     deep = folder_of_many_levels(Path(root, where, "deep"))
     with deep, pytest.raises(StoreFailed, match="folders are nested more than 200 deep"):
         FilesTarget(root, "json").entries("one")
+
+
+def test_topics_with_more_partitions_than_a_cluster_can_have_are_refused(
+    tmp_path, monkeypatch
+):
+    """A few kilobytes would fill the memory: a list of all partitions is made."""
+    root = str(tmp_path / "a")
+    archive(root, "json")
+    facts = {"partitions": 700, "sets_log_append_time": False, "is_compacted": False}
+    monkeypatch.setattr(archive_index, "MOST_PARTITIONS", 1_000)
+    place = FilesTarget(root, "json")._archive()
+    place.write_about("one", {"a": facts})
+    assert len(FilesSource(root, "json").bounds()) == 702
+    place.write_about("two", {"a": facts, "b": facts})
+    with pytest.raises(Damaged, match="its topics have 1,400 partitions, needed at most 1,000"):
+        FilesSource(root, "json").bounds()
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):

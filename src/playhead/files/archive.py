@@ -38,7 +38,7 @@ _TYPES = {each.value for each in TimestampType}
 _ABOUT = {"partitions": int, "sets_log_append_time": bool, "is_compacted": bool}
 _COLUMN_TYPES = {"int64", "double", "bool", "string", "json"}
 # A list of them is made; a cluster of Kafka has fewer, of all topics.
-_MOST_PARTITIONS = 1_000_000
+MOST_PARTITIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def _is_about(held: Any) -> bool:
         return False
     columns = held.get("columns", {})
     are_columns = isinstance(columns, Mapping) and {*map(str, columns.values())} <= _COLUMN_TYPES
-    return are_columns and 0 <= held["partitions"] <= _MOST_PARTITIONS
+    return are_columns and 0 <= held["partitions"] <= MOST_PARTITIONS
 
 
 def _whole(records: Records) -> Records:

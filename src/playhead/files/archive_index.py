@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.files.archive import Archive, ArchivedSlice
-from playhead.files.errors import ArchiveGap
+from playhead.files.archive import MOST_PARTITIONS, Archive, ArchivedSlice
+from playhead.files.errors import ArchiveGap, Damaged
 from playhead.files.origins import Origins, replays_by_topic
 from playhead.ledger import Entry, remaining
 from playhead.record import Slice
@@ -34,9 +34,8 @@ class Index:
         """Read all ledgers; refuse records of several topics under one name."""
         places: dict[TopicPartition, list[ArchivedSlice]] = {
             (topic, partition): []
-            for about in archive.abouts()
-            for topic, known in about.items()
-            for partition in range(known["partitions"])
+            for topic, count in _partitions(archive).items()
+            for partition in range(count)
         }
         committed = archive.committed()
         for each in committed:
@@ -77,6 +76,18 @@ class Index:
         for gap in remaining([slice_], [each.slice for each in touching]):
             raise ArchiveGap(slice_, bounds, gap=gap)
         return list(_segments(slice_, touching, self.lost))
+
+
+def _partitions(archive: Archive) -> dict[str, int]:
+    """Return how many partitions each topic had; refuse more of all than a cluster can have."""
+    found: dict[str, int] = {}
+    for about in archive.abouts():
+        for topic, known in about.items():
+            found[topic] = max(found.get(topic, 0), known["partitions"])
+    if (count := sum(found.values())) > MOST_PARTITIONS:
+        reason = f"its topics have {count:,} partitions, needed at most {MOST_PARTITIONS:,}"
+        raise Damaged(archive.store.identity, reason=reason)
+    return found
 
 
 def _overlapping(entries: Sequence[ArchivedSlice]) -> list[Entry]:
