@@ -60,9 +60,7 @@ def test_folders_that_others_have_nested_without_an_end_are_an_error_of_ours(tmp
         FilesTarget(root, "json").entries("one")
 
 
-def test_topics_with_more_partitions_than_a_cluster_can_have_are_refused(
-    tmp_path, monkeypatch
-):
+def test_topics_with_more_partitions_than_a_cluster_can_have_are_refused(tmp_path, monkeypatch):
     """A few kilobytes would fill the memory: a list of all partitions is made."""
     root = str(tmp_path / "a")
     archive(root, "json")
