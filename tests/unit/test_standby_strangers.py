@@ -54,6 +54,22 @@ def test_a_name_that_no_watcher_gives_ends_none(room, name):
     assert not room.names(".")
 
 
+def test_a_file_that_its_author_takes_back_is_no_fault_of_playheads(room, monkeypatch):
+    read = folder_watch.read_words
+
+    def read_too_late(file: Path, *named, **more) -> dict[str, str]:
+        file.unlink()
+        return read(file, *named, **more)
+
+    monkeypatch.setattr(folder_watch, "read_words", read_too_late)
+    room.drop("laps.json", REQUEST)
+    [outcome] = room.watch()
+    assert (outcome["outcome"], outcome["error"]) == (
+        "failed",
+        "laps.json: No such file or directory",
+    )
+
+
 def test_a_link_in_the_place_of_the_lock_is_not_written_through(room, victim):
     """The lock was a file of the watched folder: whatever it led to was cut to nothing."""
     (room.folder / ".playhead.lock").symlink_to(victim)

@@ -262,14 +262,20 @@ class Watch:
             try:
                 return read_words(claim.file, claim.shown, folder=self._handle)
             except NotARequest:
-                is_old = abs(time.time() - claim.file.lstat().st_mtime) > _SETTLES_WITHIN_S
-                if is_old or time.monotonic() > until:
+                if _is_settled(claim.file) or time.monotonic() > until:
                     raise
             self._sleep(_LOOK_EVERY_S)
 
     def _sleep(self, seconds: float) -> None:
         if sleep_unless(lambda: self.is_stopping, seconds):
             raise Stopped("stopped before anything was written")
+
+
+def _is_settled(file: Path) -> bool:
+    try:
+        return abs(time.time() - file.lstat().st_mtime) > _SETTLES_WITHIN_S
+    except FileNotFoundError:  # Another user has removed it.
+        return True
 
 
 def dropped_files(folder: Path) -> Iterator[Path]:
