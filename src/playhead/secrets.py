@@ -1,5 +1,6 @@
 """Secret values: redacted from everything that is printed or stored."""
 
+import json
 import os
 import re
 from binascii import a2b_base64
@@ -95,6 +96,10 @@ _SEVERAL_WORDS = re.compile(
 )
 # HTTP, SASL and tokens write a login in base64, and a server's error may quote it so.
 _ENCODED = re.compile(r"(?:[A-Za-z0-9+/_-]|%2[BbFf]|\\/){6,}+(?:=|%3[Dd]){0,2}+")
+# What Kafka's clients fetch for OAUTHBEARER, and a server may repeat: parts in base64, the first a JSON object.
+_WEB_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_-])(?P<head>e[wy][A-Za-z0-9_-]{6,}+)={0,2}(?:\.[A-Za-z0-9_-]*+={0,2}){1,4}"
+)
 # PostgreSQL shows bytes as hexadecimal digits.
 _DIGITS = re.compile(rf"[0-9A-Fa-f]{{{2 * _SHORTEST_REDACTED},}}+")
 _NOT_FOR_URLS = str.maketrans("-_", "+/")
@@ -136,7 +141,7 @@ def redact(text: str) -> str:
         text = _ENCODED.sub(_hidden_if_it_decodes, _DIGITS.sub(_hidden_in_hexadecimal, text))
     for form in (_LOGIN_IN_TEXT, _PASSWORD_AS_PARAMETER, _TOKEN_AS_USER, _MADE_OF_PASSWORD):
         text = form.sub(_hidden_unless_reference, text)
-    return text
+    return _WEB_TOKEN.sub(_hidden_if_token, text)
 
 
 def redact_cut(text: str) -> str:
@@ -170,6 +175,14 @@ def _hidden_if_it_decodes(match: re.Match[str]) -> str:
 def _hidden_in_hexadecimal(match: re.Match[str]) -> str:
     digits = match[0].lower()
     return HIDDEN if any(escapes.utf8(value).hex() in digits for value in _known) else match[0]
+
+
+def _hidden_if_token(match: re.Match[str]) -> str:
+    try:
+        head = json.loads(a2b_base64(match["head"].translate(_NOT_FOR_URLS) + "=="))
+    except (ValueError, RecursionError):
+        return match[0]
+    return HIDDEN if isinstance(head, dict) else match[0]
 
 
 def _hidden_unless_reference(match: re.Match[str]) -> str:

@@ -510,3 +510,46 @@ def test_a_part_of_an_address_in_a_variable_is_hidden_whole(
     monkeypatch.setenv("LOGIN", "postgresql://playhead:1234")
     resolve("${LOGIN}@127.0.0.1/d", key="database", where="context a")
     assert "1234" not in redact("FATAL: postgresql://playhead:1234")
+
+
+def _web_token(head: bytes, *parts: str) -> str:
+    return ".".join([base64.urlsafe_b64encode(head).rstrip(b"=").decode(), *parts])
+
+
+@pytest.mark.parametrize(
+    "head", [b'{"alg":"none"}', b'{ "alg": "RS256" }', b'{\n "alg":"a"}', b'{"a":"\xc3\xbf?"}']
+)
+@pytest.mark.parametrize(
+    "parts", [("eyJzdWIiOjF9", "c2ln"), ("eyJzdWIiOjF9",), ("", "a_", "b-", "c"), ("eyJ", "")]
+)
+@pytest.mark.parametrize(
+    "around", ["bad token {}", '{{"status": "{}"}}', "Bearer {}, after 0 ms", "={}\n", "\"{}'"]
+)
+def test_a_token_that_only_a_library_has_fetched_is_hidden(
+    head: bytes, parts: tuple[str, ...], around: str
+) -> None:
+    """A broker, or a token endpoint, repeats it in an error."""
+    said = around.format(_web_token(head, *parts))
+    assert redact(said) == around.format(HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eyebrow-service.example.com:9092",
+        "ey.example.com",
+        "eyJhbGciOiJub25lIn0",
+        "eyJhbGciOiJub25lIn.example.com",
+        _web_token(b'{"' + b"[" * 9, "a", "b"),
+        _web_token(b'{"a":' * 99_999, "a", "b"),
+    ],
+)
+def test_what_only_looks_like_a_token_is_shown(text: str) -> None:
+    assert redact(f"no answer from {text} in time") == f"no answer from {text} in time"
+
+
+def test_a_text_of_many_halves_of_tokens_is_looked_through_in_a_moment() -> None:
+    began = process_time()
+    for text in ("eyJ" * 300_000, "eyJhbGci." * 100_000, _web_token(b'{"' + b"x" * 900_000, "a")):
+        redact(text)
+    assert process_time() - began < 5
