@@ -115,6 +115,10 @@ def test_nor_is_an_address_read_from_it(monkeypatch, clone, name, by):
         ("AWS_WEB_IDENTITY_TOKEN_FILE", "token", "/own/token"),
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "token", "/own/token"),
         ("KRB5_CONFIG", "krb5.conf", "/own/krb5.conf:/etc/krb5.conf"),
+        ("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "roots.pem", "/own/roots.pem"),
+        ("OPENSSL_CONF", "openssl.cnf", "/dev/null"),
+        ("OPENSSL_ENGINES", "./engines", "/own/engines"),
+        ("OPENSSL_MODULES", "modules", "/own/modules"),
         ("HOME", ".", "/home/a:b"),
     ],
 )

@@ -25,8 +25,12 @@ _OF_LIBRARIES = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
     "KRB5_CONFIG",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
 )
-"""Variables by which the libraries of our clients find whom to trust, and what to log in with."""
+"""Variables by which the libraries of our clients find whom to trust, what to log in with, and code to load."""
 _LISTS = ("SSL_CERT_DIR", "KRB5_CONFIG")
 
 
