@@ -74,6 +74,44 @@ def test_topics_with_more_partitions_than_a_cluster_can_have_are_refused(tmp_pat
         FilesSource(root, "json").bounds()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"offset":1,', '"offset":0,'),
+        ('"offset":1,', '"offset":7,'),
+        ('"offset":1,', '"offset":4,'),
+        ('"offset":1,', '"offset":true,'),
+        ('"headers":[]', '"headers":[[1,"x"]]'),
+        ("only the first one", ""),
+    ],
+    ids=["twice", "elsewhere", "order", "kind", "header", "count"],
+)
+def test_a_file_whose_records_are_not_those_of_its_slice_is_damaged(tmp_path, change):
+    """Another user can write file and ledger so that they fit: a record was left out, and all was proved."""
+    root = tmp_path / "a"
+    with writing(FilesTarget(str(root), "json")) as writer:
+        commit(writer, slice_(0, 5), [record(offset, value=b"{}") for offset in (0, 1, 3)])
+    file = next(each for each in data_files(root) if each.suffix == ".jsonl")
+    text = file.read_text()
+    file.write_text(text.replace(*change, 1) if change[0] in text else text[: text.index("\n") + 1])
+    [ledger] = root.glob("_playhead/replay=r/topic=*/*/*.json")
+    entry = json.loads(ledger.read_text())
+    entry["details"]["size"] = file.stat().st_size
+    entry["details"]["sha256"] = sha256(file.read_bytes()).hexdigest()
+    ledger.write_text(json.dumps(entry))
+    with pytest.raises(Damaged, match="is not a json file of ours"):
+        everything(str(root), "json")
+
+
+def test_an_entry_of_more_records_than_its_file_has_is_damaged(tmp_path):
+    archive(str(tmp_path / "a"), "json")
+    [ledger, *_] = (tmp_path / "a").glob("_playhead/replay=one/topic=*/*/*.json")
+    entry = json.loads(ledger.read_text())
+    ledger.write_text(json.dumps(entry | {"details": {}}))
+    with pytest.raises(Damaged, match="records were written, and its file has 0"):
+        everything(str(tmp_path / "a"), "json")
+
+
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     """Another user may write one of many gigabytes that has no blocks on the disk."""
     with (tmp_path / "archive.json").open("wb") as file:

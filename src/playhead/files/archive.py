@@ -4,9 +4,10 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import lt
 from pathlib import Path
 from typing import Any, get_args
 
@@ -204,8 +205,13 @@ class Archive:
     def records(self, slice_: Slice, kept: ArchivedReplay) -> Iterator[Records]:
         """Return the records of a slice's file."""
         data = self.data(slice_, kept)
+        first, count = slice_.from_offset, 0
         try:
-            yield from map(_whole, self.codec.decode(data, slice_))
+            for run in map(_whole, self.codec.decode(data, slice_)):
+                first, count = _behind(run.offsets, first, slice_), count + len(run)
+                yield run
+            if count != kept.records:
+                raise ValueError(f"it has {count:,} records, and was written with {kept.records:,}")
         except (
             ValueError,
             KeyError,
@@ -233,6 +239,10 @@ class Archive:
             ) from error
         if entry.slice != name.slice:
             raise Damaged(self._where(name.path), reason=f"it is the entry of {entry.slice}")
+        in_file = kept.records if kept is not None else 0
+        if in_file != entry.written:
+            reason = f"{entry.written:,} records were written, and its file has {in_file:,}"
+            raise Damaged(self._where(name.path), reason=reason)
         return ArchivedSlice(name.replay_id, entry, kept)
 
     def _about(self, path: str) -> Mapping[str, Any] | None:
@@ -282,9 +292,21 @@ def _whole(records: Records) -> Records:
     """Return the records if their numbers are possible in a record."""
     for column in (records.offsets, records.timestamps_ms):
         array("q", column)
+        if {*map(type, column)} - {int}:
+            raise TypeError("an offset or a time is not a number")
     if unknown := {*records.timestamp_types} - _TYPES:
         raise ValueError(f"found types of timestamps {unknown}")
     return records
+
+
+def _behind(offsets: Sequence[int], first: int, slice_: Slice) -> int:
+    """Return the offset behind these; raise ValueError if they are not all of the slice, and in order."""
+    if not offsets:
+        return first
+    is_inside = first <= offsets[0] and offsets[-1] < slice_.to_offset
+    if not (is_inside and all(map(lt, offsets, offsets[1:]))):
+        raise ValueError(f"its offsets are not in order, or not all of {slice_}")
+    return offsets[-1] + 1
 
 
 def _entries_of(replay_ids: Iterable[str], slice_: Slice) -> list[EntryName]:

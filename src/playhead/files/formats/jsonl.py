@@ -72,6 +72,8 @@ def headers_as_json(headers: Headers) -> str:
 
 def headers_from_json(document: Any) -> Headers:
     """Decode parsed headers of `headers_as_json`."""
+    if any(not isinstance(name, str) for name, _ in document):
+        raise TypeError("a header's name is not a text")
     return tuple((name, bytes_from_json(value)) for name, value in document)
 
 
