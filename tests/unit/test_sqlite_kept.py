@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,29 @@ def test_a_row_whose_trigger_has_no_end_ends_the_run(
     assert "triggers" in error.value.hint
     assert rows(tmp_path / "a.db", "SELECT * FROM t") == []
     assert target.entries("r") == []
+
+
+@RULES
+@pytest.mark.parametrize("named", ["u", "U"])
+@pytest.mark.parametrize(
+    "does",
+    [
+        "DELETE FROM u WHERE id = new.id",
+        "DELETE FROM u WHERE id > 1",
+        "INSERT OR REPLACE INTO u (id) SELECT id + 10 FROM u",
+        "INSERT OR REPLACE INTO u (n, id) VALUES (2, 9)",
+    ],
+)
+def test_rows_that_a_trigger_removes_from_the_table_of_another_replay(
+    tmp_path: Path, rule: str | None, named: str, does: str
+) -> None:
+    """As with one table for each topic: the entries of that replay count them as written."""
+    rows(tmp_path / "a.db", f"CREATE TABLE {named} (n INTEGER PRIMARY KEY, id)")
+    other = replace(table(tmp_path, None), table="u")
+    replayed(other, slices_of([{"id": 1}, {"id": 2}, {"id": 3}]), "before")
+    rows(tmp_path / "a.db", made_of(rule))
+    target = triggered(tmp_path, rule, "", f"AFTER INSERT ON t WHEN new.id = 2 BEGIN {does}; END")
+    replayed(target, slices_of([{"id": 1}, {"id": 2}], [{"id": 3}]))
+    left = {row[0] for row in rows(tmp_path / "a.db", "SELECT id FROM u")}
+    gone = len({1, 2, 3} - left)
+    assert counts(target) == [(2, 0, gone), (1, 0, 0)]

@@ -43,6 +43,7 @@ _TYPED = (
 )
 _MARK = "playhead_mark_"
 _MARKS = "SELECT name FROM sqlite_master WHERE tbl_name = $1 COLLATE NOCASE AND name GLOB $2"
+_MARKED = "SELECT DISTINCT tbl_name FROM main.sqlite_master WHERE type = 'index' AND name GLOB $1"
 _TEXT = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = $1 COLLATE NOCASE"
 _KEYS = """
 SELECT f.id, f."table", f."from", coalesce(f."to", (
@@ -244,20 +245,42 @@ class SqliteKeptRows(KeptRows):
         )
 
     def note(self, changes: Mapping[str, str]) -> None:
+        self._triggers: list[str] = []
         table, names = named(self.table.name), [*map(named, self.by)]
         moved = " OR ".join(f"old.{name} IS NOT new.{name}" for name in names)
         for change, row in changes.items():
             values = ", ".join([f"'{change}'", *(f"{row}.{name}" for name in names)])
             when = f"WHEN {moved or 0}" if change == "update" else ""
             noted = f"INSERT INTO {CHANGES} VALUES ({values})"  # noqa: S608 - quoted names
-            self.session.run(
-                f"CREATE TEMP TRIGGER playhead_{change} AFTER {change} ON main.{table} {when} "
-                f"BEGIN {noted}; END"
-            )
+            self._noted(change, table, when, noted)
+        self._others = [
+            name
+            for (name,) in self.session.run(_MARKED, (f"{_MARK}*",))
+            if name.lower() != self.table.name.lower()
+        ]
+        for n, name in enumerate(self._others):
+            for change in changes.keys() - {"update"}:
+                noted = f"INSERT INTO {CHANGES} (change) VALUES ('{change} elsewhere')"  # noqa: S608
+                self._noted(change, named(name), "", noted, f"_{n}")
+        self._size_elsewhere = sum(map(self.size, self._others)) if "insert" in changes else None
+
+    def gone_elsewhere(self) -> int:
+        gone = self.happened("delete elsewhere")
+        if self._size_elsewhere is None:
+            return gone
+        replaced = self._size_elsewhere + self.happened("insert elsewhere") - gone
+        return gone + max(0, replaced - sum(map(self.size, self._others)))
 
     def stop(self) -> None:
-        for change in ("delete", "insert", "update"):
-            self.session.run(f"DROP TRIGGER IF EXISTS temp.playhead_{change}")
+        for name in self._triggers:
+            self.session.run(f"DROP TRIGGER temp.{name}")
+
+    def _noted(self, change: str, table: str, when: str, noted: str, suffix: str = "") -> None:
+        name = f"playhead_{change}{suffix}"
+        self.session.run(
+            f"CREATE TEMP TRIGGER {name} AFTER {change} ON main.{table} {when} BEGIN {noted}; END"
+        )
+        self._triggers.append(name)
 
 
 def keywords(statement: str) -> str:

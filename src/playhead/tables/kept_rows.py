@@ -27,7 +27,7 @@ class KeptRows(ABC):
         self._keys = ", ".join(f"k{n}" for n in range(len(self.by)))
         self._written: list[Row] = []
         self._watches, deletes_unseen = self.risks()
-        self._before = self._size() if deletes_unseen else None
+        self._before = self.size(self.table.name) if deletes_unseen else None
         if self._watches:
             self._copy(CHANGES)
             self._copy(_WRITTEN)
@@ -41,6 +41,10 @@ class KeptRows(ABC):
     @abstractmethod
     def note(self, changes: Mapping[str, str]) -> None:
         """Note these changes, each with what identifies its old or new row; an update that moves a row."""
+
+    @abstractmethod
+    def gone_elsewhere(self) -> int:
+        """Return how many rows of other tables that replays wrote to are gone, by the changes noted."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -60,16 +64,20 @@ class KeptRows(ABC):
         if not self._watches:
             return 0, 0
         self.stop()
-        deleted, missing, replaced = self._happened("delete"), (0, 0), 0
+        deleted, missing, replaced = self.happened("delete"), (0, 0), 0
         if self._before is not None:
-            replaced = max(0, self._before + self._happened("insert") - deleted - self._size())
+            replaced = max(
+                0, self._before + self.happened("insert") - deleted - self.size(self.table.name)
+            )
         if deleted or replaced:
             missing = (
                 self._of_keys(replaced) if self._is_keyed else self._of_places(deleted, replaced)
             )
+        lost, also_removed = missing
+        also_removed += self.gone_elsewhere()
         self._run(f"DROP TABLE {CHANGES}")
         self._run(f"DROP TABLE {_WRITTEN}")
-        return missing
+        return lost, also_removed
 
     def _of_keys(self, replaced: int) -> tuple[int, int]:
         lost = sum(not self.table.has_key_of(self.session, row) for row in self._written)
@@ -81,7 +89,7 @@ class KeptRows(ABC):
     def _of_places(self, deleted: int, replaced: int) -> tuple[int, int]:
         # A deleted row counts as one of this slice if it is not known whose it was.
         lost = deleted
-        if self.by and not self._happened("update"):
+        if self.by and not self.happened("update"):
             places, written = self._deleted_and_written()
             # Of two rows of one record, the other one may be the one that was deleted.
             is_there = self._is_there(self.session.is_same, "w")
@@ -114,11 +122,11 @@ class KeptRows(ABC):
             f"FROM {named(self.table.name)} LIMIT 0"
         )
 
-    def _happened(self, change: str) -> int:
+    def happened(self, change: str) -> int:
         return self._count(f"{CHANGES} WHERE change = '{change}'")
 
-    def _size(self) -> int:
-        return self._count(named(self.table.name))
+    def size(self, name: str) -> int:
+        return self._count(named(name))
 
     def _count(self, of: str) -> int:
         [(count,)] = self._run(f"SELECT count(*) FROM {of}")  # noqa: S608 - quoted names
