@@ -16,6 +16,7 @@ from playhead.task.commit_order import refuse_wrong_order
 from playhead.terms import OtherTerms, Terms, Whereto, agreed, terms_at, without_terms
 
 _OF_PARTITION = "replay = $1 AND topic = $2 AND partition = CAST($3 AS bigint)"
+# A database whose ledger was made by other words is refused: to change them needs a way for the older files.
 _ENTRIES = """
 CREATE TABLE IF NOT EXISTS playhead_entries (
     replay TEXT, topic TEXT, partition INTEGER, from_offset INTEGER, to_offset INTEGER, entry TEXT,
