@@ -635,7 +635,7 @@ def test_a_statement_of_a_file_is_read_in_the_time_of_its_length(begun: str) -> 
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize("begun", [":", "$", "$a", "$a(", "#a", "@::", "\ufeff"])
+@pytest.mark.parametrize("begun", [":", "$", "$a", "$a(", "#a", "@::", "::", "\ufeff"])
 def test_parameters_of_a_file_are_read_in_the_time_of_their_length(begun: str) -> None:
     started = time.process_time()
     assert "REPLACE" in keywords("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE) " + begun * 100_001)

@@ -300,7 +300,9 @@ def test_a_table_that_replaces_rows_by_itself_is_refused(
         target.inspect(seen)
 
 
-@pytest.mark.parametrize("parameter", ["$a(')", "@a(')", "#a('\xa0')", ":a::b(')"])
+@pytest.mark.parametrize(
+    "parameter", ["$a(')", "@a(')", "#a('\xa0')", ":a::b(')", "$a::(')", "\ufeff$a(')"]
+)
 def test_a_parameter_hides_no_rule_of_a_table(tmp_path: Path, parameter: str) -> None:
     """SQLite takes one for NULL when it reads a file, and a quote in its parentheses begins no text."""
     target = table(tmp_path, None, "CREATE TABLE t (id DEFAULT (1), x UNIQUE ON CONFLICT REPLACE)")

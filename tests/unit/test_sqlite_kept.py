@@ -319,3 +319,26 @@ def test_rows_that_a_trigger_removes_from_the_table_of_another_replay(
     left = {row[0] for row in rows(tmp_path / "a.db", "SELECT id FROM u")}
     gone = len({1, 2, 3} - left)
     assert counts(target) == [(2, 0, gone), (1, 0, 0)]
+
+
+@RULES
+@pytest.mark.parametrize("parameter", ["$a::(')", "\ufeff$a(')"])
+def test_a_parameter_hides_no_trigger_that_replaces_rows(
+    tmp_path: Path, rule: str | None, parameter: str
+) -> None:
+    made = (KEYED if rule else PLACED).replace("x,", "x UNIQUE,")
+    replaces = "SELECT 999; INSERT OR REPLACE INTO t (id, x) VALUES (9, 'a'); SELECT ''"
+    target = triggered(
+        tmp_path, rule, made, f"AFTER INSERT ON t WHEN new.id = 2 BEGIN {replaces}; END"
+    )
+    changed(tmp_path / "a.db", "sql = replace(sql, '999', ?)", parameter)
+    replayed(target, slices_of([{"id": 1, "x": "a"}], [{"id": 2}]))
+    assert counts(target) == [(1, 0, 0), ((1, 0, 1) if rule else (0, 1, 0))]
+
+
+def changed(file: Path, schema: str, *values: str) -> None:
+    """Change the texts of a schema, as only one who writes into the file itself can."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(f"UPDATE sqlite_master SET {schema}", values)
+        connection.commit()

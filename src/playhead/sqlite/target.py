@@ -26,9 +26,10 @@ from playhead.target import InUse
 _REPLACES_ROWS = re.compile(r"\bREPLACE\b(?!\s*\()", re.IGNORECASE)
 # What has no end goes to the end of the statement: SQLite takes such a comment, and to look for the end of each of
 # many would take the square of their length. In a file, SQLite takes a parameter for NULL: its parentheses may have
-# a quote that begins no text. A byte order mark is a space.
-_NO_KEYWORDS = re.compile(
-    r"(?:[@#:]|(?<![\w$\x80-\U0010ffff])\$)[\w$\x80-\U0010ffff]++\([^ \t\n\v\f\r)]*+\)?|\ufeff|"
+# a quote that begins no text. A byte order mark before a word is a space.
+_WORDS = re.compile(
+    r"\ufeff|([\w\x80-\U0010ffff][\w$\x80-\U0010ffff]*+)|"
+    r"[$@#:](?:[\w$\x80-\U0010ffff]|::)*+(?:\([^ \t\n\v\f\r)]*+\)?)?|"
     r"'[^']*+(?:'|\Z)|\"[^\"]*+(?:\"|\Z)|`[^`]*+(?:`|\Z)|\[[^]]*+(?:\]|\Z)|--[^\n]*+|/\*.*?(?:\*/|\Z)",
     re.DOTALL,
 )
@@ -285,4 +286,4 @@ class SqliteKeptRows(KeptRows):
 
 def keywords(statement: str) -> str:
     """Return a statement without its texts, quoted names and comments."""
-    return _NO_KEYWORDS.sub(" ", statement)
+    return _WORDS.sub(r"\1 ", statement)
