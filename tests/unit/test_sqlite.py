@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import stat
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +23,7 @@ from playhead.replay.assemble import target_at
 from playhead.request import Request, TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite import session
-from playhead.sqlite.target import SqliteTarget, count_converted, keywords
+from playhead.sqlite.target import SqliteTarget, count_converted
 from playhead.tables.row_table import RowTable
 from playhead.target import Inspection, InspectRequest, OutOfOrder
 from playhead.terms import NotBegunThere, OtherTerms
@@ -622,21 +621,3 @@ def test_its_endpoint_reads_back_the_same(tmp_path: Path, monkeypatch: pytest.Mo
     assert (
         Request(source="kafka:t", target=str(end)).from_anywhere().target_endpoint.name == end.name
     )
-
-
-@pytest.mark.parametrize("begun", ["/*a", "[", "`", "'", '"', "-", "(/*"])
-def test_a_statement_of_a_file_is_read_in_the_time_of_its_length(begun: str) -> None:
-    """SQLite takes a comment without an end, and who can write the file can put anything in its place."""
-    started = time.process_time()
-    assert "REPLACE" in keywords("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE) " + begun * 100_001)
-    assert "REPLACE" not in keywords(
-        f"CREATE TABLE t(a) {begun * 100_001} REPLACE".replace("-", "--")
-    )
-    assert time.process_time() - started < 5
-
-
-@pytest.mark.parametrize("begun", [":", "$", "$a", "$a(", "#a", "@::", "::", "\ufeff"])
-def test_parameters_of_a_file_are_read_in_the_time_of_their_length(begun: str) -> None:
-    started = time.process_time()
-    assert "REPLACE" in keywords("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE) " + begun * 100_001)
-    assert time.process_time() - started < 5

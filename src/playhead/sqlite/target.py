@@ -1,6 +1,7 @@
 """The target for SQLite: records and the ledger go to tables of one database file."""
 
 import hashlib
+import itertools
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,17 +23,12 @@ from playhead.tables.sql import RowSession, listed, named, numbered
 from playhead.tables.target import RowTarget
 from playhead.target import InUse
 
+# Texts of a schema are not parsed: with comments, parameters and quotes, their author could hide a word that
+# SQLite reads. Where one is that only looks like a keyword, this takes longer, and nothing is missed.
+_REPLACES = re.compile(r"\bREPLACE\b", re.IGNORECASE)
 # In a trigger; the function of this name replaces texts, not rows.
 _REPLACES_ROWS = re.compile(r"\bREPLACE\b(?!\s*\()", re.IGNORECASE)
-# What has no end goes to the end of the statement: SQLite takes such a comment, and to look for the end of each of
-# many would take the square of their length. In a file, SQLite takes a parameter for NULL: its parentheses may have
-# a quote that begins no text. A byte order mark before a word is a space.
-_WORDS = re.compile(
-    r"\ufeff|([\w\x80-\U0010ffff][\w$\x80-\U0010ffff]*+)|"
-    r"[$@#:](?:[\w$\x80-\U0010ffff]|::)*+(?:\([^ \t\n\v\f\r)]*+\)?)?|"
-    r"'[^']*+(?:'|\Z)|\"[^\"]*+(?:\"|\Z)|`[^`]*+(?:`|\Z)|\[[^]]*+(?:\]|\Z)|--[^\n]*+|/\*.*?(?:\*/|\Z)",
-    re.DOTALL,
-)
+_DEFERRED = re.compile(r"\bDEFERRED\b", re.IGNORECASE)
 _TRIGGERS = "SELECT tbl_name, sql FROM main.sqlite_master WHERE type = 'trigger'"
 _FOLLOWED = (
     "SELECT 1 FROM main.sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' "
@@ -52,9 +48,6 @@ SELECT f.id, f."table", f."from", coalesce(f."to", (
 FROM pragma_foreign_key_list($1) f ORDER BY f.id, f.seq
 """
 _IS_UNMET = "SELECT 1 FROM pragma_foreign_key_check($1) LIMIT 1"
-_DEFERRED = re.compile(r"\bINITIALLY\s+DEFERRED\b", re.IGNORECASE)
-# A constraint of a table itself can remove rows that are in the way.
-_REPLACES = re.compile(r"\bON\s+CONFLICT\s+REPLACE\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -138,16 +131,16 @@ class SqliteTarget(RowTarget):
         except sqlite3.OperationalError as exc:
             hint = "name the columns of a primary key or a unique index with --key"
             raise Refused(f"{cannot}: {exc}", hint=hint) from exc
-        if any(_REPLACES.search(keywords(text)) for (text,) in session.run(_TEXT, (table.name,))):
+        if _has_own_conflicts(session, table) and any(
+            _REPLACES.search(text) for (text,) in session.run(_TEXT, (table.name,))
+        ):
             hint = "create the table without this clause, and use --on-conflict update --key COLS"
             why = "SQLite does not count the rows that this removes"
             text = f"{cannot}: it is defined with ON CONFLICT REPLACE, and {why}"
             raise Refused(text, hint=hint)
 
     def has_deferred_keys(self, session: RowSession, table: RowTable) -> bool:
-        return any(
-            _DEFERRED.search(keywords(text)) for (text,) in session.run(_TEXT, (table.name,))
-        )
+        return any(_DEFERRED.search(text) for (text,) in session.run(_TEXT, (table.name,)))
 
     def unmet(
         self, session: RowSession, table: RowTable, rows: Iterable[WrittenRow]
@@ -167,6 +160,17 @@ class SqliteTarget(RowTarget):
 
     def count_converted(self, session: RowSession, table: RowTable, rows: Iterable[Row]) -> int:
         return count_converted(session, table, rows)
+
+
+def _has_own_conflicts(session: RowSession, table: RowTable) -> bool:
+    """Return whether constraints of the table do something else than abort: its programs for the two then differ."""
+    into = f"INTO main.{named(table.name)} ({listed(table.columns)}) VALUES ({numbered(len(table.columns))})"
+    programs = []
+    for verb in ("INSERT", "INSERT OR ABORT"):
+        found = session.run(f"EXPLAIN {verb} {into}", [None] * len(table.columns))
+        # Those of triggers follow, and begin at 0 again.
+        programs.append([*itertools.takewhile(lambda at: at[1][0] == at[0], enumerate(found))])
+    return programs[0] != programs[1]
 
 
 def _refers_to_none(
@@ -241,9 +245,7 @@ class SqliteKeptRows(KeptRows):
         if triggers and self.table.rules.on_conflict == "update":
             # An update may reach the triggers of other tables, whose foreign keys follow it.
             watches |= bool(self.session.run(_FOLLOWED, (name,)))
-        return watches, watches and any(
-            _REPLACES_ROWS.search(keywords(text)) for _, text in triggers
-        )
+        return watches, watches and any(_REPLACES_ROWS.search(text) for _, text in triggers)
 
     def note(self, changes: Mapping[str, str]) -> None:
         self._triggers: list[str] = []
@@ -282,8 +284,3 @@ class SqliteKeptRows(KeptRows):
             f"CREATE TEMP TRIGGER {name} AFTER {change} ON main.{table} {when} BEGIN {noted}; END"
         )
         self._triggers.append(name)
-
-
-def keywords(statement: str) -> str:
-    """Return a statement without its texts, quoted names and comments."""
-    return _WORDS.sub(r"\1 ", statement)
