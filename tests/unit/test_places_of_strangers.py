@@ -129,9 +129,8 @@ _TRIGGER = "CREATE TRIGGER sly AFTER INSERT ON {of} BEGIN DELETE FROM {gone}; EN
         (_LEDGER.format(conflicts=""), _TRIGGER.format(of="t", gone="[Playhead_Entries]")),
         (_LEDGER.format(conflicts=" ON CONFLICT IGNORE"),),
         (_LEDGER.format(conflicts="").replace("entry TEXT", "entry TEXT CHECK (1)"),),
-        ("CREATE INDEX playhead_entries ON t (id)", "PRAGMA writable_schema = ON", _UNNAMED),
     ],
-    ids=["rows", "entries", "conflicts", "check", "index"],
+    ids=["rows", "entries", "conflicts", "check"],
 )
 def test_a_ledger_that_a_file_changes_by_itself_is_refused(tmp_path, planted):
     """Rows of which the ledger tells would be gone, or its entries, after which they would be written again."""
@@ -167,6 +166,30 @@ def test_a_schema_that_is_not_utf8_is_an_error_of_ours(tmp_path):
         connection.execute("UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE'")
         connection.commit()
     with pytest.raises(PlayheadError, match="its schema is damaged, and not UTF-8"):
+        SqliteTarget(str(file), "t").terms("r")
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        ("CREATE TABLE PRAGMA_foreign_key_list (a, b)",),
+        ("CREATE VIEW pragma_table_xinfo AS SELECT 1",),
+        (
+            "CREATE TABLE u (id)",
+            "PRAGMA writable_schema = ON",
+            "UPDATE sqlite_master SET rootpage = 2 WHERE name = 'u'",
+        ),
+        ("CREATE INDEX playhead_entries ON t (id)", "PRAGMA writable_schema = ON", _UNNAMED),
+    ],
+)
+def test_a_schema_that_answers_in_another_place_is_an_error(tmp_path, planted):
+    """It would say that nothing follows a row, or that another table has lost it."""
+    file = tmp_path / "cloned.db"
+    with closing(sqlite3.connect(file)) as connection:
+        for each in ("CREATE TABLE t (id)", *planted):
+            connection.execute(each)
+        connection.commit()
+    with pytest.raises(PlayheadError, match="its schema is damaged, or misleads"):
         SqliteTarget(str(file), "t").terms("r")
 
 

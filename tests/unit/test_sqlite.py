@@ -220,6 +220,19 @@ def test_values_that_a_declared_type_changes_are_counted(
     assert note.text.startswith("1 of the sampled records have values that declared types of t")
 
 
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_characters_that_a_database_does_not_hold_are_counted(
+    tmp_path: Path, encoding: str
+) -> None:
+    file = tmp_path / "a.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"PRAGMA encoding = '{encoding}'")
+        connection.execute("CREATE TABLE t (id, _partition, _offset)")
+    values = [json.dumps({"id": each}).encode() for each in ("\ufffe", "a\uffffb", "\ufffd", "a")]
+    found = written(SqliteTarget(str(file), "t"), *values)
+    assert found.get("with_converted_values", 0) == (0 if encoding == "UTF-8" else 2)
+
+
 def test_an_integer_of_many_digits_in_a_real_column_is_counted() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE t (a REAL)")

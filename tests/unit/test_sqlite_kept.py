@@ -12,7 +12,8 @@ from playhead.detail_notes import notes_of_details
 from playhead.errors import PlayheadError
 from playhead.request import TableRules
 from playhead.sqlite.session import Session
-from playhead.sqlite.target import SqliteKeptRows, SqliteTarget
+from playhead.sqlite.target import SqliteKeptRows, SqliteTarget, count_converted
+from playhead.tables.row_table import RowTable
 from tests.unit.test_sqlite import rows
 from tests.unit.test_sqlite_compared import counts_of, replayed, slices_of, table, told, verified
 
@@ -342,3 +343,33 @@ def changed(file: Path, schema: str, *values: str) -> None:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(f"UPDATE sqlite_master SET {schema}", values)
         connection.commit()
+
+
+def test_a_table_whose_name_differs_beyond_ascii_is_another_one_to_sqlite(tmp_path: Path) -> None:
+    rows(tmp_path / "a.db", 'CREATE TABLE "\u00c9" (id)')
+    rows(tmp_path / "a.db", 'CREATE TABLE "\u00e9" (id)')
+    upper, lower = (replace(table(tmp_path, None), table=name) for name in "\u00c9\u00e9")
+    replayed(upper, slices_of([{"id": 1}, {"id": 2}]), "before")
+    rows(
+        tmp_path / "a.db",
+        'CREATE TRIGGER x AFTER INSERT ON "\u00e9" BEGIN DELETE FROM "\u00c9"; END',
+    )
+    replayed(lower, slices_of([{"id": 1}]))
+    assert counts(lower) == [(1, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "count"),
+    [
+        ("id INTEGER PRIMARY KEY, x", 1),
+        ("id integer, x, PRIMARY KEY (id)", 1),
+        ("id INT PRIMARY KEY, x", 0),
+        ("id INTEGER, x, PRIMARY KEY (id, x)", 0),
+    ],
+)
+def test_a_null_that_becomes_a_number_is_counted(columns: str, count: int) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"CREATE TABLE t ({columns})")
+        many = [{"id": None, "x": 1}, {"id": 7, "x": 1}, {"x": 1}]
+        t = RowTable("t", {"id": "INTEGER"}, (), "", TableRules())
+        assert count_converted(Session(connection), t, many) == count

@@ -16,6 +16,7 @@ from playhead.host.faults import abort_point
 from playhead.host.paths import state_dir
 from playhead.request import TableRules
 from playhead.sqlite.session import Session, database_file, open_database
+from playhead.tables.column_names import fold
 from playhead.tables.json_fields import Row
 from playhead.tables.kept_rows import CHANGES, KeptRows
 from playhead.tables.row_table import RowTable, WrittenRow
@@ -36,7 +37,13 @@ _FOLLOWED = (
 )
 _COPY = "playhead_affinity"
 _TYPED = (
-    "SELECT name FROM pragma_table_xinfo($1) WHERE type <> '' AND type <> 'BLOB' AND NOT hidden"
+    "SELECT name FROM pragma_table_xinfo($1) WHERE NOT hidden AND (type NOT IN ('', 'BLOB') "
+    "OR (SELECT encoding FROM pragma_encoding) <> 'UTF-8')"
+)
+# SQLite gives such a column a number in the place of a null.
+_NUMBERED = (
+    "SELECT name FROM pragma_table_xinfo($1) WHERE pk AND upper(type) = 'INTEGER' "
+    "AND (SELECT max(pk) FROM pragma_table_xinfo($1)) = 1"
 )
 _MARK = "playhead_mark_"
 _MARKS = "SELECT name FROM sqlite_master WHERE tbl_name = $1 COLLATE NOCASE AND name GLOB $2"
@@ -47,6 +54,8 @@ SELECT f.id, f."table", f."from", coalesce(f."to", (
     SELECT p.name FROM pragma_table_xinfo(f."table") p WHERE p.pk = f.seq + 1))
 FROM pragma_foreign_key_list($1) f ORDER BY f.id, f.seq
 """
+# SQLite writes them as U+FFFD in a database of this encoding.
+_NOT_IN_UTF16 = "\ufffe\uffff"
 _IS_UNMET = "SELECT 1 FROM pragma_foreign_key_check($1) LIMIT 1"
 
 
@@ -197,13 +206,18 @@ def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -
     typed = {name for (name,) in session.run(_TYPED, (table.name,))}
     if not typed:
         return 0
+    by_number = [name for (name,) in session.run(_NUMBERED, (table.name,))]
     session.run(f"DROP TABLE IF EXISTS temp.{_COPY}")
     session.run(
         f"CREATE TEMP TABLE {_COPY} AS SELECT {listed(sorted(typed))} "  # noqa: S608 - quoted names
         f"FROM main.{named(table.name)} LIMIT 0"
     )
-    given = ({n: row[n] for n in row if n in typed and _may_change(row[n])} for row in rows)
-    return sum(_converts(session, each) for each in given if each)
+    count = 0
+    for row in rows:
+        given = {n: row[n] for n in row if n in typed and _may_change(row[n])}
+        is_numbered = any(name in row and row[name] is None for name in by_number)
+        count += is_numbered or bool(given and _converts(session, given))
+    return count
 
 
 def _converts(session: RowSession, given: Row) -> bool:
@@ -221,7 +235,7 @@ def _converts(session: RowSession, given: Row) -> bool:
 def _may_change(value: Any) -> bool:
     """Return whether some type changes the value: a text that may be a number, or a number of many digits."""
     if isinstance(value, str):
-        return any("0" <= sign <= "9" for sign in value)
+        return any("0" <= sign <= "9" or sign in _NOT_IN_UTF16 for sign in value)
     return isinstance(value, float) or (isinstance(value, int) and abs(value) > 1 << 53)
 
 
@@ -241,7 +255,7 @@ class SqliteKeptRows(KeptRows):
     def risks(self) -> tuple[bool, bool]:
         name = self.table.name
         triggers = self.session.run(_TRIGGERS)
-        watches = any(of.lower() == name.lower() for of, _ in triggers)
+        watches = any(fold(of) == fold(name) for of, _ in triggers)
         if triggers and self.table.rules.on_conflict == "update":
             # An update may reach the triggers of other tables, whose foreign keys follow it.
             watches |= bool(self.session.run(_FOLLOWED, (name,)))
@@ -259,7 +273,7 @@ class SqliteKeptRows(KeptRows):
         self._others = [
             name
             for (name,) in self.session.run(_MARKED, (f"{_MARK}*",))
-            if name.lower() != self.table.name.lower()
+            if fold(name) != fold(self.table.name)
         ]
         for n, name in enumerate(self._others):
             for change in changes.keys() - {"update"}:
