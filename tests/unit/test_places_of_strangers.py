@@ -189,7 +189,7 @@ def test_a_schema_that_answers_in_another_place_is_an_error(tmp_path, planted):
         for each in ("CREATE TABLE t (id)", *planted):
             connection.execute(each)
         connection.commit()
-    with pytest.raises(PlayheadError, match="its schema is damaged, or misleads"):
+    with pytest.raises(PlayheadError, match="its schema is damaged, or hides what it has"):
         SqliteTarget(str(file), "t").terms("r")
 
 

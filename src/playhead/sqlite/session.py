@@ -54,6 +54,9 @@ WHERE {_IS_ODD} OR type IN ('table', 'view') AND name LIKE 'pragma\\_%' ESCAPE '
         SELECT rootpage FROM main.sqlite_master WHERE rootpage > 0 GROUP BY 1 HAVING count(*) > 1)
 LIMIT 1
 """  # noqa: S608 - constants
+_MISLEADING = (
+    "its schema is damaged, or hides what it has: a table named pragma_…, or two tables on one page"
+)
 # Names in quotes may have anything that looks like a parameter.
 _PARAMETER = re.compile(r'("(?:[^"]|"")*")|\$(\d+)')
 # The end of a journal whose transaction changed several databases; the name of another journal is before it.
@@ -211,7 +214,7 @@ def open_database(file: Path, mode: str = "rw") -> Iterator[Session]:
             for setting in _SETTINGS:
                 session.run(f"PRAGMA {setting}")
             if session.run(_MISLEADS):
-                raise sqlite3.DatabaseError("its schema is damaged, or misleads")
+                raise sqlite3.DatabaseError(_MISLEADING)
             yield session
     except sqlite3.Error as exc:
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
