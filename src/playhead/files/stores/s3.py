@@ -16,7 +16,7 @@ from playhead.config import exposed_logins
 from playhead.errors import BadValue
 from playhead.files.errors import AccessDenied, NoSuchBucket, StoreFailed, StoreUnavailable
 from playhead.files.stores.store import MOST_SMALL_BYTES, Piece, expect_size
-from playhead.host import paths
+from playhead.host import named_files, paths
 from playhead.host.threads import call_within
 
 _SCHEME = "s3://"
@@ -199,7 +199,7 @@ def _remember_credentials() -> None:
         # The files name programs too that provide credentials; a clone may have files of these names.
         file = paths.of_variable(variable) or paths.at_home(usual)
         with suppress(OSError):
-            for value in _CREDENTIAL.findall(file.read_text("utf-8", "replace")):
+            for value in _CREDENTIAL.findall(named_files.text_of(file, errors="replace")):
                 secrets.remember(value)
 
 
