@@ -206,7 +206,7 @@ def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -
     typed = {name for (name,) in session.run(_TYPED, (table.name,))}
     if not typed:
         return 0
-    by_number = [name for (name,) in session.run(_NUMBERED, (table.name,))]
+    never_null = [name for (name,) in session.run(_NUMBERED, (table.name,))]
     session.run(f"DROP TABLE IF EXISTS temp.{_COPY}")
     session.run(
         f"CREATE TEMP TABLE {_COPY} AS SELECT {listed(sorted(typed))} "  # noqa: S608 - quoted names
@@ -215,8 +215,8 @@ def count_converted(session: RowSession, table: RowTable, rows: Iterable[Row]) -
     count = 0
     for row in rows:
         given = {n: row[n] for n in row if n in typed and _may_change(row[n])}
-        is_numbered = any(name in row and row[name] is None for name in by_number)
-        count += is_numbered or bool(given and _converts(session, given))
+        loses_null = any(row.get(column, 0) is None for column in never_null)
+        count += loses_null or bool(given and _converts(session, given))
     return count
 
 
