@@ -133,12 +133,8 @@ _TRIGGER = "CREATE TRIGGER sly AFTER INSERT ON {of} BEGIN DELETE FROM {gone}; EN
     ids=["rows", "entries", "conflicts", "check"],
 )
 def test_a_ledger_that_a_file_changes_by_itself_is_refused(tmp_path, planted):
-    """Rows of which the ledger tells would be gone, or its entries, after which they would be written again."""
-    file = tmp_path / "cloned.db"
-    with closing(sqlite3.connect(file)) as connection:
-        for each in ("CREATE TABLE t (id)", *planted):
-            connection.execute(each)
-        connection.commit()
+    """Rows that the ledger counts would be gone, or its entries: their records would be written again."""
+    file = _cloned(tmp_path, *planted)
     with pytest.raises(Refused, match="not an ordinary table of|the trigger sly .* names playhead"):
         SqliteTarget(str(file), "t").entries("r")
 
@@ -184,11 +180,7 @@ def test_a_schema_that_is_not_utf8_is_an_error_of_ours(tmp_path):
 )
 def test_a_schema_that_answers_in_another_place_is_an_error(tmp_path, planted):
     """It would say that nothing follows a row, or that another table has lost it."""
-    file = tmp_path / "cloned.db"
-    with closing(sqlite3.connect(file)) as connection:
-        for each in ("CREATE TABLE t (id)", *planted):
-            connection.execute(each)
-        connection.commit()
+    file = _cloned(tmp_path, *planted)
     with pytest.raises(PlayheadError, match="its schema is damaged, or hides what it has"):
         SqliteTarget(str(file), "t").terms("r")
 
@@ -218,6 +210,16 @@ def test_a_clients_key_is_not_written_where_others_can_exchange_its_folder(tmp_p
     connection = KafkaConnection("localhost:9", certificate_pem="CERTIFICATE", key_pem="KEY")
     with pytest.raises(Refused, match="in the place of the client's key: .*everyone can write it"):
         broker_socket.tls_context(connection)
+
+
+def _cloned(folder, *planted):
+    """Make a database as a stranger made it, with a table for records."""
+    file = folder / "cloned.db"
+    with closing(sqlite3.connect(file)) as connection:
+        for each in ("CREATE TABLE t (id)", *planted):
+            connection.execute(each)
+        connection.commit()
+    return file
 
 
 def _journal_of(file):
