@@ -50,7 +50,7 @@ _IS_ODD = "type NOT IN ('table', 'index', 'view', 'trigger') OR " + " OR ".join(
 _MISLEADS = f"""
 SELECT 1 FROM main.sqlite_master
 WHERE {_IS_ODD} OR type IN ('table', 'view') AND name LIKE 'pragma\\_%' ESCAPE '\\'
-    OR rootpage = 1 OR rootpage IN (
+    OR rootpage IN (
         SELECT rootpage FROM main.sqlite_master WHERE rootpage > 0 GROUP BY 1 HAVING count(*) > 1)
 LIMIT 1
 """  # noqa: S608 - constants
