@@ -89,6 +89,16 @@ def test_a_number_is_rounded_however_its_exponent_is_written(text: str, is_kept:
 
 
 @pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [("$1,234.50", True), ("(1.5)", True), ("1.2,3,5", False), ("$", False), (" ", False)],
+)
+def test_money_is_counted_if_the_server_drops_a_part_of_it(text: str, is_kept: bool) -> None:
+    column = Column("at", "money", "money", "b", "", -1, False, "", "", "", "", money_digits=2)
+    found = [*alterations({"at": text}, [Field(column, None)], {"at": "at"})]
+    assert found == ([] if is_kept else [ROUNDED])
+
+
+@pytest.mark.parametrize(
     "text", ["{1.239}", "[2:2]={1.239}", '{NULL,"1.239"}', r"{1\.239}", "{{1.239}}"]
 )
 def test_an_array_that_is_a_text_is_rounded_as_any(text: str) -> None:

@@ -79,12 +79,13 @@ def test_topics_with_more_partitions_than_a_cluster_can_have_are_refused(tmp_pat
     [
         ('"offset":1,', '"offset":0,'),
         ('"offset":1,', '"offset":7,'),
+        ('"offset":3,', '"offset":5,'),
         ('"offset":1,', '"offset":4,'),
         ('"offset":1,', '"offset":true,'),
         ('"headers":[]', '"headers":[[1,"x"]]'),
         ("only the first one", ""),
     ],
-    ids=["twice", "elsewhere", "order", "kind", "header", "count"],
+    ids=["twice", "elsewhere", "behind", "order", "kind", "header", "count"],
 )
 def test_a_file_whose_records_are_not_those_of_its_slice_is_damaged(tmp_path, change):
     """Another user can write file and ledger so that they fit: a record was left out, and all was proved."""
