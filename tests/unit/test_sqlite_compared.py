@@ -275,6 +275,35 @@ def test_a_row_that_the_tables_own_rule_ignores_is_not_kept(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("columns", "index", "is_refused"),
+    [
+        ("id TEXT COLLATE NOCASE, x", "t (id COLLATE BINARY)", True),
+        ("id TEXT, x", "t (ID COLLATE nocase)", True),
+        ("id TEXT COLLATE NOCASE, x, PRIMARY KEY (id COLLATE BINARY)", "t (x)", True),
+        ("id TEXT COLLATE NOCASE PRIMARY KEY, x", "t (id COLLATE RTRIM)", True),
+        ("id TEXT COLLATE NOCASE, x", "t (id COLLATE nocase)", False),
+        ("id INTEGER PRIMARY KEY, x", "t (id)", False),
+        ("id INTEGER PRIMARY KEY, x TEXT", "t (x COLLATE NOCASE)", False),
+        ("id TEXT COLLATE NOCASE UNIQUE, x", "t (id COLLATE BINARY, x)", False),
+        ("id TEXT COLLATE NOCASE UNIQUE, x", "t (id COLLATE BINARY) WHERE x", False),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "ignore", "update"])
+def test_an_index_that_compares_the_key_otherwise_is_refused(
+    tmp_path: Path, columns: str, index: str, is_refused: bool, rule: str | None
+) -> None:
+    """SQLite follows the rule by the index, and a row is looked up as its columns compare."""
+    target = table(tmp_path, rule, f"CREATE TABLE t ({columns})")
+    rows(tmp_path / "a.db", f"CREATE UNIQUE INDEX other ON {index}")
+    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 1}, [])
+    if is_refused and rule is not None:
+        with pytest.raises(Refused, match="compares --key otherwise than its columns do"):
+            target.inspect(seen)
+    else:
+        target.inspect(seen)
+
+
+@pytest.mark.parametrize(
     ("made", "replaces"),
     [
         ("CREATE TABLE T (id INTEGER, x, UNIQUE (id) ON CONFLICT REPLACE)", True),

@@ -54,6 +54,11 @@ SELECT f.id, f."table", f."from", coalesce(f."to", (
     SELECT p.name FROM pragma_table_xinfo(f."table") p WHERE p.pk = f.seq + 1))
 FROM pragma_foreign_key_list($1) f ORDER BY f.id, f.seq
 """
+# Unique indexes that `ON CONFLICT` may take: each with its columns and how it compares them.
+_INDEXES = """
+SELECT l.name, x.name, x.coll FROM pragma_index_list($1) l, pragma_index_xinfo(l.name) x
+WHERE l."unique" AND NOT l.partial AND x.key ORDER BY l.seq, x.seqno
+"""
 # SQLite writes them as U+FFFD in a database of this encoding.
 _NOT_IN_UTF16 = "\ufffe\uffff"
 _IS_UNMET = "SELECT 1 FROM pragma_foreign_key_check($1) LIMIT 1"
@@ -140,6 +145,11 @@ class SqliteTarget(RowTarget):
         except sqlite3.OperationalError as exc:
             hint = "name the columns of a primary key or a unique index with --key"
             raise Refused(f"{cannot}: {exc}", hint=hint) from exc
+        if table.rules.on_conflict and (index := _compares_otherwise(session, table)):
+            hint = f"give {index} the collation of its columns, or the columns that of {index}"
+            why = "one row could be taken for another"
+            text = f"{cannot}: the index {index} compares --key otherwise than its columns do, and {why}"
+            raise Refused(text, hint=hint)
         if _has_own_conflicts(session, table) and any(
             _REPLACES.search(text) for (text,) in session.run(_TEXT, (table.name,))
         ):
@@ -180,6 +190,26 @@ def _has_own_conflicts(session: RowSession, table: RowTable) -> bool:
         # Those of triggers follow, and begin at 0 again.
         programs.append([*itertools.takewhile(lambda at: at[1][0] == at[0], enumerate(found))])
     return programs[0] != programs[1]
+
+
+def _compares_otherwise(session: RowSession, table: RowTable) -> str | None:
+    """Return a unique index of the key whose collation is not that of its columns: a row is looked up by theirs."""
+    indexes: dict[str, list[tuple[str, str]]] = {}
+    for index, column, collation in session.run(_INDEXES, (table.name,)):
+        indexes.setdefault(index, []).append((column, collation))
+    numbers = {name for (name,) in session.run(_NUMBERED, (table.name,))}
+    for index, columns in indexes.items():
+        if {fold(name or "") for name, _ in columns} != {*map(fold, table.key)}:
+            continue
+        for name, collation in columns:
+            each = f"EXPLAIN SELECT {named(name)}{{}} = $1 FROM main.{named(table.name)}"  # noqa: S608 - quoted names
+            own, other = (
+                session.run(each.format(text), (None,))
+                for text in ("", f" COLLATE {named(collation)}")
+            )
+            if name not in numbers and own != other:
+                return index
+    return None
 
 
 def _refers_to_none(
