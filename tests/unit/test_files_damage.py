@@ -74,6 +74,19 @@ def test_topics_with_more_partitions_than_a_cluster_can_have_are_refused(tmp_pat
         FilesSource(root, "json").bounds()
 
 
+def test_slices_inside_slices_are_refused_before_they_cost_the_square(tmp_path, monkeypatch):
+    root = str(tmp_path / "a")
+    for n in range(6):
+        with writing(FilesTarget(root, "json"), f"r{n}") as writer:
+            commit(writer, slice_(n, 20 - n), [], filtered=20 - 2 * n)
+    monkeypatch.setattr(archive_index, "_MOST_TOGETHER", 36)
+    with FilesSource(root, "json").open() as reader:
+        assert list(reader.read(slice_(0, 20))) == []
+        monkeypatch.setattr(archive_index, "_MOST_TOGETHER", 35)
+        with pytest.raises(Damaged, match="its 6 slices overlap so much that they cannot be read"):
+            list(reader.read(slice_(0, 20)))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -1,7 +1,8 @@
 """An index of all ledgers of an archive: bounds, gaps, and the file for each offset."""
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.files.archive import MOST_PARTITIONS, Archive, ArchivedSlice
@@ -10,6 +11,9 @@ from playhead.files.origins import Origins, replays_by_topic
 from playhead.ledger import Entry, remaining
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds, TopicPartition
+
+# Slices that have the offsets of a segment, of all segments. Slices inside slices are the square of their number.
+_MOST_TOGETHER = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +103,27 @@ def _overlapping(entries: Sequence[ArchivedSlice]) -> list[Entry]:
 
 
 def _segments(
-    slice_: Slice, entries: Iterable[ArchivedSlice], lost: Collection[Slice]
+    slice_: Slice, entries: Sequence[ArchivedSlice], lost: Collection[Slice]
 ) -> Iterator[Segment]:
     edges = {slice_.from_offset, slice_.to_offset}
     for each in entries:
         edges |= {each.slice.from_offset, each.slice.to_offset}
     ordered = sorted(edge for edge in edges if slice_.from_offset <= edge <= slice_.to_offset)
     waiting = sorted(entries, key=lambda each: each.slice.from_offset, reverse=True)
+
+    def precedence(each: ArchivedSlice) -> tuple[bool, bool, Slice, str]:
+        return each.slice in lost, not each.is_complete, each.slice, each.replay_id
+
     covering: list[ArchivedSlice] = []
+    together = 0
     for start, end in itertools.pairwise(ordered):
         covering = [each for each in covering if each.slice.to_offset > start]
         while waiting and waiting[-1].slice.from_offset <= start:
-            covering.append(waiting.pop())
+            insort(covering, waiting.pop(), key=precedence)
+        together += len(covering)
+        if together > _MOST_TOGETHER:
+            reason = f"its {len(entries):,} slices overlap so much that they cannot be read"
+            raise Damaged(f"{slice_.topic}[{slice_.partition}]", reason=reason)
         part = Slice(slice_.topic, slice_.partition, start, end)
-        yield Segment(part, _needed(covering, lost))
-
-
-def _needed(covering: Sequence[ArchivedSlice], lost: Collection[Slice]) -> list[ArchivedSlice]:
-    """Return one complete entry; else all entries, because each may hold what the others left out."""
-    ordered = sorted(covering, key=lambda each: (each.slice in lost, *_precedence(each)))
-    if ordered[0].is_complete:
-        return ordered[:1]
-    return ordered
-
-
-def _precedence(each: ArchivedSlice) -> tuple[bool, Slice, str]:
-    return not each.is_complete, each.slice, each.replay_id
+        # One complete entry is enough; of others, each may hold what the rest left out.
+        yield Segment(part, covering[:1] if covering[0].is_complete else covering)
