@@ -28,7 +28,7 @@ from playhead.request import Request
 from playhead.source import UNREAD
 from playhead.testing import exercise_source, sample_records
 from playhead.traffic import build_catalog
-from playhead.traffic.formats import goreplay
+from playhead.traffic.formats import goreplay, http
 from playhead.traffic.formats.goreplay import payloads
 from playhead.traffic.formats.http import parse_request
 from playhead.traffic.json_numbers import UnknownShape
@@ -123,6 +123,17 @@ def test_requests(tmp_path: Path, raw: bytes, body: object) -> None:
     assert found == ([body] if isinstance(body, bytes) else [])
     assert bool(told(source)) == isinstance(body, str)
     assert not isinstance(body, str) or body in told(source)[0]
+
+
+def test_a_body_of_too_many_parts_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MOST_PARTS", 4)
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    bodies = [head + b"1\r\nx\r\n" * count + b"0\r\n\r\n" for count in (3, 4)]
+    source = gor(tmp_path / "x.gor", (1, 1, bodies[0]), (1, 2, bodies[1]))
+    assert [each.value for each in everything(source)] == [b"xxx"]
+    assert "the body of the request has 4 parts or more" in told(source)[0]
 
 
 @given(raw=st.binary(max_size=300), cut=st.integers(0, 200))

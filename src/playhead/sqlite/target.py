@@ -57,7 +57,7 @@ FROM pragma_foreign_key_list($1) f ORDER BY f.id, f.seq
 # Unique indexes that `ON CONFLICT` may take: each with its columns and how it compares them.
 _INDEXES = """
 SELECT l.name, x.name, x.coll FROM pragma_index_list($1) l, pragma_index_xinfo(l.name) x
-WHERE l."unique" AND NOT l.partial AND x.key ORDER BY l.seq, x.seqno
+WHERE l."unique" AND NOT l.partial AND x.key
 """
 # SQLite writes them as U+FFFD in a database of this encoding.
 _NOT_IN_UTF16 = "\ufffe\uffff"

@@ -13,6 +13,8 @@ _FIELD = re.compile(
 )
 _KEPT: Final = "content-type"
 _MOST_PART: Final = 1 << 31
+# Parts of a body with one byte each, which a small archive can have by millions, take minutes.
+_MOST_PARTS = 2_000_000
 
 
 class HttpRequest(NamedTuple):
@@ -73,7 +75,7 @@ def _joined(body: bytes) -> bytes:
     """Return the body of a chunked request."""
     whole = bytearray()  # A list of many short parts would take much more memory.
     at = 0
-    while True:
+    for _ in range(_MOST_PARTS):
         end = body.find(b"\n", at)
         size = body[at:end].partition(b";")[0].strip() if end >= 0 else b""
         if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
@@ -87,3 +89,4 @@ def _joined(body: bytes) -> bytes:
         whole += part
         at = end + 1 + length
         at = body.find(b"\n", at) + 1 or len(body)
+    raise UnknownShape(f"the body of the request has {_MOST_PARTS:,} parts or more")
