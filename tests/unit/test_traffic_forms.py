@@ -125,9 +125,7 @@ def test_requests(tmp_path: Path, raw: bytes, body: object) -> None:
     assert not isinstance(body, str) or body in told(source)[0]
 
 
-def test_a_body_of_too_many_parts_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_of_too_many_parts_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_MOST_PARTS", 4)
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     bodies = [head + b"1\r\nx\r\n" * count + b"0\r\n\r\n" for count in (3, 4)]
