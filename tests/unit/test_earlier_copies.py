@@ -130,6 +130,18 @@ def test_what_a_plan_names_was_agreed_to_when_it_began():
     assert found(target, begun) == []
 
 
+def test_an_id_that_is_a_word_of_another_note_is_not_named_by_it():
+    target = Cluster()
+    target.begin("first", plan("first"), (0, 60))
+    [first] = earlier_copies(target, plan())
+    begun = plan(notes=(first.note("kafka:copy"),))
+    for each in ("run", "copied", "there"):
+        target.begin(each, plan(each), (0, 60))
+    assert found(target, begun) == [(each, 60) for each in ("copied", "first", "run", "there")]
+    told = [note.text for note in copied_meanwhile(target, begun)]
+    assert [text.split()[1] for text in told] == ["copied", "run", "there"]
+
+
 def test_a_finished_run_names_who_wrote_the_same_records_meanwhile():
     target = Cluster()
     target.begin("again", plan(), (0, 60))

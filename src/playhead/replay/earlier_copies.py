@@ -163,8 +163,9 @@ def _held(target: Target, plan: Plan, count: Callable[[HeldOffsets], int]) -> in
 
 
 def _not_named(plan: Plan, known: _Known) -> _Known:
-    named = [note.text.split() for note in plan.notes if note.code == COPIED_BEFORE]
-    return {each: of for each, of in known.items() if not any(each in words for words in named)}
+    # The ID is the second word; that of another could be any of the words.
+    named = [note.text.split()[1:2] for note in plan.notes if note.code == COPIED_BEFORE]
+    return {each: of for each, of in known.items() if [each] not in named}
 
 
 def _copies(
