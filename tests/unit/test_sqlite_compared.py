@@ -53,8 +53,10 @@ def table(tmp_path: Path, rule: str | None, made: str = TABLE) -> SqliteTarget:
 
 def replayed(target: SqliteTarget, given: Given, replay_id: str = "r") -> None:
     samples = [run for slice_, values in given.items() for run in records(slice_, values)]
-    seen = InspectRequest(SourceFacts("contract", {"t": TopicFacts()}), {"t": 2}, samples)
-    target.prepare(replay_id, target.inspect(seen), terms("t"))
+    topics = sorted({slice_.topic for slice_ in given})
+    facts = SourceFacts("contract", dict.fromkeys(topics, TopicFacts()))
+    seen = InspectRequest(facts, dict.fromkeys(topics, 2), samples)
+    target.prepare(replay_id, target.inspect(seen), terms(*topics))
     with target.open(replay_id) as writer:
         for slice_, values in given.items():
             account = Account(slice_, ErrorRule("skip"))
@@ -116,6 +118,47 @@ def test_a_row_that_claims_another_offset_is_no_excuse(
     assert told(found) == (4, 1, 0), found
     assert kinds(found) == {"changed": 1}
     assert found.expected_checksum != found.found_checksum
+
+
+@pytest.mark.parametrize("other", [0, 100])
+@pytest.mark.parametrize("lost", ["0", "rowid > 5"])
+def test_rows_that_do_not_name_their_topic_are_unknown_where_two_share_a_table(
+    tmp_path: Path, other: int, lost: str
+) -> None:
+    """The row of one topic is no row of the other, and no row too many."""
+    target = table(tmp_path, None, "CREATE TABLE t (x, _partition, _offset)")
+    both = {
+        Slice("t", 0, 0, 10): [{"x": n} for n in range(5)],
+        Slice("u", 0, 0, 10): [{"x": n + other} for n in range(5)],
+    }
+    replayed(target, both)
+    rows(tmp_path / "a.db", f"DELETE FROM t WHERE {lost}")
+    found = verified(target, both)
+    assert told(found) == (0, 0, 10)
+    assert "another topic may have its offset, and the table has no _topic" in str(found)
+
+
+@pytest.mark.parametrize("rule", [None, "update"])
+def test_a_topic_of_another_replay_shares_a_table(tmp_path: Path, rule: str | None) -> None:
+    made = "CREATE TABLE t (id INTEGER PRIMARY KEY, x, _partition, _offset)"
+    target = table(tmp_path, rule, made)
+    first = {Slice("t", 0, 0, 10): [{"id": n, "x": 1} for n in range(5)]}
+    replayed(target, first)
+    replayed(target, {Slice("u", 0, 3, 13): [{"id": n, "x": 2} for n in range(5, 10)]}, "other")
+    assert told(verified(target, first)) == ((0, 0, 5) if rule is None else (5, 0, 0))
+    rows(tmp_path / "a.db", "DELETE FROM t WHERE id = 3")
+    assert told(verified(target, first)) == ((0, 0, 5) if rule is None else (4, 1, 0))
+
+
+def test_topics_in_tables_of_their_own_share_none(tmp_path: Path) -> None:
+    for each in "tu":
+        rows(tmp_path / "a.db", f"CREATE TABLE {each} (x, _partition, _offset)")
+    target = SqliteTarget(str(tmp_path / "a.db"), "{topic}", TableRules())
+    both = {Slice(each, 0, 0, 10): [{"x": n} for n in range(5)] for each in "tu"}
+    replayed(target, both)
+    assert told(verified(target, both)) == (10, 0, 0)
+    rows(tmp_path / "a.db", "DELETE FROM u WHERE x = 3")
+    assert told(verified(target, both)) == (9, 1, 0)
 
 
 def test_an_earlier_record_of_the_key_is_no_excuse(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ class Comparison:
     others: OtherReplays
     rows: SqlRows
     entry: Entry
+    why_unknown: str = ""
+    """Why the rows do not say of which record they are, if they do not."""
     tally: Tally = field(default_factory=Tally)
     missing: list[tuple[int, Row]] = field(default_factory=list)
 
@@ -56,10 +58,9 @@ class Comparison:
 
     def _judge(self, record: Record, row: Row) -> None:
         tally, place = self.tally, self.entry.slice.place
-        if not self.rows.table.place:
+        if self.why_unknown:
             tally.unknown += 1
-            text = "the table has no _partition and _offset"
-            tally.note("unknown", place, record.offset, text)
+            tally.note("unknown", place, record.offset, self.why_unknown)
             return
         stored = self.rows.held({name: row[name] for name in self.rows.table.place}, row)
         if not stored:
@@ -79,7 +80,7 @@ class Comparison:
     def _count_extra(self) -> None:
         """Count rows that no record accounts for, unless other replays also wrote to this slice."""
         slice_ = self.entry.slice
-        if self.rows.table.place and self.others.are_absent(slice_):
+        if not self.why_unknown and self.others.are_absent(slice_):
             for _ in range(self.rows.count_claims(slice_) - self.tally.found):
                 self.tally.add_extra(slice_.place, None, "no record stands for a row")
 

@@ -27,6 +27,8 @@ class _Slice:
     refused: int = 0
     """How many records may still be without their row because they were refused."""
     refused_now: tuple[int, ...] = ()
+    is_shared: bool = False
+    """Whether rows that claim its offsets may be of other replays' topics."""
 
 
 class FinalRows:
@@ -48,6 +50,8 @@ class FinalRows:
         rows: Iterable[tuple[Record, Row]],
         extra_fields: ExtraFields,
         unreadable: Sequence[int] = (),
+        *,
+        is_shared: bool = False,
     ) -> None:
         """Add the records of a slice; the unreadable ones are refused already."""
         count, now, number = 0, [*unreadable], len(self._slices)
@@ -63,7 +67,7 @@ class FinalRows:
                 count += 1
             except self._rows.refusals:
                 now.append(record.offset)
-        self._slices.append(_Slice(entry, extra_fields, count, 0, excused, tuple(now)))
+        self._slices.append(_Slice(entry, extra_fields, count, 0, excused, tuple(now), is_shared))
 
     def findings(self) -> list[SliceComparison]:
         """Return the comparison of each slice; a partition's counts are with its last slice."""
@@ -158,7 +162,7 @@ class FinalRows:
 
         Where other replays wrote the same offsets, they may be theirs.
         """
-        slices = [each.entry.slice for each in self._slices]
+        slices = [each.entry.slice for each in self._slices if not each.is_shared]
         for span in joined_spans(filter(self._others.are_absent, slices)):
             for _ in range(self._rows.count_claims(span)):
                 self._tally(span.place).add_extra(span.place, None, "no record stands for a row")

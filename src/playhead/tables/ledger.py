@@ -162,6 +162,15 @@ class OtherReplays:
         )
         return [*found] == [(self.replay_id,)]
 
+    def beside(self, slice_: Slice) -> list[tuple[str, str]]:
+        """Return the replays, the one among them, that have committed other topics at offsets of a slice."""
+        found = self.session.run(
+            f"SELECT DISTINCT replay, topic FROM {self.own.quoted} WHERE topic <> $1 "  # noqa: S608
+            "AND partition = $2 AND from_offset < $3 AND to_offset > $4",
+            (slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset),
+        )
+        return [(str(replay), str(topic)) for replay, topic in found]
+
     def cover(self, claimed: Mapping[str, Any]) -> bool:
         """Return whether one of them has committed the offset that a row claims."""
         names = [name for name in (PARTITION, OFFSET, TOPIC) if name in claimed]

@@ -9,7 +9,10 @@ from playhead.extra_fields import ExtraFields
 from playhead.host.faults import abort_point
 from playhead.json_objects import REPEATED
 from playhead.ledger import ALSO_REMOVED, MOST_REFUSED, NOT_KEPT, Entry
+from playhead.record import Slice
 from playhead.records import Records
+from playhead.tables.column_names import fold
+from playhead.tables.columns import TOPIC
 from playhead.tables.compare import Comparison
 from playhead.tables.final_rows import FinalRows
 from playhead.tables.ledger import OtherReplays, ledger_of
@@ -65,18 +68,39 @@ class RowWriter(Writer):
         refused = [*account.refused_offsets]
         extra_fields = ExtraFields.counted(each.left_out for each in rows)
         wanted = ((each.record, each.row) for each in rows if each.row)
+        shared_with = self._shared_with(table, entry.slice)
         if not table.keeps_one_of_a_key:
-            comparison = Comparison(self._others, SqlRows(self._session, table), entry)
+            why = "the table has no _partition and _offset"
+            if table.place:
+                shared = "rows of another topic may have its offset, and the table has no _topic"
+                why = shared if shared_with else ""
+            comparison = Comparison(self._others, SqlRows(self._session, table), entry, why)
             return comparison.findings(wanted, extra_fields, refused)
         if table.name not in self._finals:
             rows_there, number = SqlRows(self._session, table), len(self._finals)
             self._finals[table.name] = FinalRows(self._others, rows_there, number)
-        self._finals[table.name].add(entry, wanted, extra_fields, refused)
+        is_shared = bool(shared_with - {self._replay_id})
+        finals = self._finals[table.name]
+        finals.add(entry, wanted, extra_fields, refused, is_shared=is_shared)
         return None
 
     def conclude(self) -> Sequence[SliceComparison]:
         finals, self._finals = self._finals, {}
         return [finding for each in finals.values() for finding in each.findings()]
+
+    def _shared_with(self, table: RowTable, slice_: Slice) -> set[str]:
+        """Return the replays that wrote, or may have written, another topic's rows with offsets of a slice to a table
+        whose rows do not name their topic.
+        """
+        if not table.place or TOPIC in table.place:
+            return set()
+        replays, found = self._target.replays(self._session), set()
+        for replay_id, topic in self._others.beside(slice_):
+            terms = replays.get(replay_id)
+            place = None if terms is None else terms.places.get(topic)
+            if place is None or fold(place.name) == fold(whereto_of(table.name, table).name):
+                found.add(replay_id)
+        return found
 
     def _look_up(self, topic: str) -> RowTable:
         """Return a topic's table as it is now."""
