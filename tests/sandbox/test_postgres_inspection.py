@@ -1,5 +1,6 @@
 """What a table says to a replay before anything is written: refusals, and things worth knowing."""
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -259,3 +260,68 @@ class TestNames:
         with psycopg.connect(sandbox.database_url) as connection:
             found = connection.execute("SELECT current_user::text, current_schema()::text")
             assert found.fetchone() == ("playhead", "public")
+
+
+class TestSeveralTopics:
+    """Topics of one replay that go to one table."""
+
+    @staticmethod
+    def inspected(
+        sandbox: Endpoints, table: str, *topics: str, partitions: int = 1, **options: Any
+    ) -> Inspection:
+        values = ({"x": 1, "v": "a"}, {"x": "text", "w": 2.5})
+        given = [
+            Records.of([replace(record(0, value), topic=topic)])
+            for topic, value in zip(topics, values, strict=False)
+        ]
+        target = PostgresTarget(sandbox.database_url, table, create=True, **options)
+        counts = dict.fromkeys(topics, partitions)
+        return target.inspect(InspectRequest(SourceFacts("elsewhere", {}), counts, given))
+
+    def test_a_new_table_has_the_fields_of_all(self, sandbox: Endpoints, schema: str) -> None:
+        made = self.inspected(sandbox, f"{schema}.both", "a", "b")
+        [table] = made.needs["tables"]
+        assert table["columns"][:3] == [["x", "jsonb"], ["v", "text"], ["w", "double precision"]]
+        assert [row.get("w") for row in made.rows] == [None, "2.5"]
+
+    @pytest.mark.parametrize(
+        ("topics", "partitions", "options", "told"),
+        [
+            (["a", "b"], 1, {"key": ("x",), "on_conflict": "update"}, "the last of its partition"),
+            (["a"], 2, {"key": ("x",), "on_conflict": "ignore"}, "the first of its partition"),
+            (["a"], 2, {"key": ("x",), "on_conflict": "newer"}, "the latest _timestamp wins"),
+            (["a"], 1, {"key": ("x",), "on_conflict": "update"}, None),
+            (["a"], 2, {"on_conflict": "ignore"}, None),
+            (["a"], 2, {}, None),
+        ],
+    )
+    def test_the_plan_of_a_new_table_says_that_partitions_have_no_order(
+        self,
+        sandbox: Endpoints,
+        schema: str,
+        topics: list[str],
+        partitions: int,
+        options: dict[str, Any],
+        told: str | None,
+    ) -> None:
+        made = self.inspected(sandbox, f"{schema}.both", *topics, partitions=partitions, **options)
+        found = [note.text for note in made.notes if note.code == "target-order"]
+        assert len(found) == (told is not None)
+        assert told is None or told in found[0]
+
+    def test_what_a_schema_says_of_a_field_of_both(self, sandbox: Endpoints, schema: str) -> None:
+        kinds = {"a": {"x": "integer", "y": "date"}, "b": {"x": "text", "z": "uuid"}}
+        target = PostgresTarget(sandbox.database_url, f"{schema}.both", create=True)
+        look = InspectRequest(SourceFacts("elsewhere", {}), {"a": 1, "b": 1}, [], kinds=kinds)
+        [table] = target.inspect(look).needs["tables"]
+        assert table["columns"][:3] == [["x", "jsonb"], ["y", "date"], ["z", "uuid"]]
+
+    def test_one_table_for_topics_that_should_have_their_own_is_refused(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        """The table of one is there in small letters, and a name that is not there is folded."""
+        Table.made(sandbox.database_url, schema, "x int, v text, w int", "cars")
+        with pytest.raises(Refused, match="the topics Cars, cars would go to one table"):
+            self.inspected(sandbox, f"{schema}.{{topic}}", "Cars", "cars")
+        made = self.inspected(sandbox, f"{schema}.{{topic}}", "Bikes", "bikes")
+        assert [table["table"][1] for table in made.needs["tables"]] == ["Bikes", "bikes"]

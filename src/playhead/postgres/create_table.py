@@ -17,6 +17,7 @@ from playhead.records import Records
 from playhead.tables.column_names import refuse_fields, shown_name, why_no_name
 from playhead.tables.columns import EXTRA, METADATA, PLACE
 from playhead.tables.sql import listed, named
+from playhead.target import InspectRequest
 
 MOST_COLUMNS = 1_600
 # System columns of every table.
@@ -75,6 +76,10 @@ class NewTable:
             raise ValueError(f"a table to be made: found {self.place}, {self.columns}")
 
     @property
+    def primary_key(self) -> tuple[str, ...]:
+        return self.key
+
+    @property
     def statement(self) -> str:
         """Return the statement; all names in it are quoted here."""
         columns = ", ".join(f"{named(name)} {kind}" for name, kind in self.columns)
@@ -99,6 +104,15 @@ class NewTable:
         columns = tuple((column, kind) for column, kind in document["columns"])
         replaces = document.get("replaces") is True
         return cls(TableName(schema, name), columns, tuple(document["key"]), replaces)
+
+
+def kinds_of(look: InspectRequest, topics: Sequence[str]) -> dict[str, str]:
+    """Return what schemas say of the fields of several topics; JSON holds what they say differently."""
+    found: dict[str, str] = {}
+    for topic in topics:
+        for name, kind in look.kinds.get(topic, {}).items():
+            found[name] = kind if found.get(name, kind) == kind else decoding.JSON
+    return found
 
 
 def table_for(

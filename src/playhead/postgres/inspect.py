@@ -25,6 +25,7 @@ from playhead.postgres.storage import foreign_partitions
 from playhead.postgres.table import Table
 from playhead.records import Records
 from playhead.tables.columns import TIMESTAMP, TOPIC
+from playhead.tables.order_notes import notes_of_order
 
 _SHOWN = 8
 _TIMES = ("timestamp", "timestamptz")
@@ -79,7 +80,8 @@ def notes(session: Session, subject: Subject) -> Iterator[Note]:
     yield from _notes_of_foreign(session, subject.table)
     yield from _notes_of_session(session, subject)
     yield from _notes_of_rows(session, subject)
-    yield from _notes_of_order(subject)
+    partitions = subject.partitions + len(subject.others)
+    yield from order_notes(subject.habits, partitions, subject.layout)
 
 
 def _refuse_replica(session: Session) -> None:
@@ -371,23 +373,22 @@ def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
         yield Note("target-no-key", text)
 
 
-def _notes_of_order(subject: Subject) -> Iterator[Note]:
-    """Return notes on which record of a key becomes its row."""
-    habits, code = subject.habits, "target-order"
+def order_notes(
+    habits: WriteRules, partitions: int, layout: Layout | None = None
+) -> Iterator[Note]:
+    """Return notes on which record of a key becomes its row; without a layout, of a table that is made."""
+    more = ": only --on-conflict newer compares times"
     if habits.rule == "newer":
-        text = f"if records have the same key, the latest {habits.version} wins, then the higher partition "
-        text += "and offset"
-        if is_needed(subject.layout, habits) and not has_place(subject.layout):
-            more = "the keys are also stored beside the ledger, because the table has no _partition and _offset"
-            text = f"{text}; {more}" if subject.partitions > 1 else text
-        yield Note(code, text, "info")
-        return
-    is_ordered = depends_on_order(habits.rule, habits.tombstones, habits.key)
-    if is_ordered and (subject.partitions > 1 or subject.others):
-        which = "first" if habits.rule in ("ignore", "error") else "last"
-        text = f"if records have the same key, the {which} of its partition wins; between partitions there "
-        text += "is no order: only --on-conflict newer compares times"
-        yield Note(code, text, "info")
+        is_beside = layout is not None and is_needed(layout, habits) and not has_place(layout)
+        text = "; the keys are also stored beside the ledger, because the table has no _partition and _offset"
+        more = text if is_beside and partitions > 1 else ""
+    yield from notes_of_order(
+        habits.rule,
+        partitions=partitions,
+        is_ordered=depends_on_order(habits.rule, habits.tombstones, habits.key),
+        version=habits.version,
+        more=more,
+    )
 
 
 def _listed(names: Sequence[str] | dict[str, None]) -> str:

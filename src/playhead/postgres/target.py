@@ -10,9 +10,9 @@ from playhead.inventory import HeldOffsets, TableFacts
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import no_values, offsets_held, storage
-from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, table_for
+from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, kinds_of, table_for
 from playhead.postgres.empty_shell import EmptyShells
-from playhead.postgres.inspect import Subject, refuse, refuse_extra_column
+from playhead.postgres.inspect import Subject, order_notes, refuse, refuse_extra_column
 from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
@@ -31,6 +31,7 @@ from playhead.records import Records
 from playhead.request import EXTRA_FIELDS_RULES
 from playhead.tables.columns import EXTRA
 from playhead.tables.ledger import SavedTerms
+from playhead.tables.order_notes import refuse_one_table
 from playhead.target import Inspection, InspectRequest, InUse, Target
 from playhead.terms import Terms, Whereto, refuse_other_place
 from playhead.written_rows import WrittenRows
@@ -81,22 +82,27 @@ class PostgresTarget(Target):
         with self._session() as session:
             places = {topic: place_of(session.run, self.table, topic) for topic in look.partitions}
             for topic, place in places.items():
+                its = [each for each in places if places[each] == place]
+                if "{topic}" in self.table:
+                    refuse_one_table(its, str(place))
                 table = read_table(session.run, place)
                 shells = self._shells(session)
                 may_replace = self.create and not self.is_endless
                 is_shell = may_replace and table is not None and shells.makers(table) is not None
                 if (self.create and table is None) or is_shell:
                     look = look.wider()
-                    wanted = self._new_table(session, place, topic, look)
+                    wanted = tables.get(place) or self._new_table(session, place, its, look)
                     if table is None or shells.is_other(table, wanted):
-                        tables.setdefault(place, replace(wanted, replaces=table is not None))
+                        tables[place] = replace(wanted, replaces=table is not None)
                         notes += no_values.notes_of_values(topic, self.decode, look)
+                        count = sum(look.partitions[each] for each in its)
+                        notes += order_notes(self._habits(wanted), count)
                         continue
                 if table is not None:
                     layout = layouts[place] = self._layout(table)
                     refuse_extra_column(layout, self._extra_column)
                     notes += no_values.notes_of_layout(layout, topic, self.decode, look)
-                    others = [each for each in places if each != topic and places[each] == place]
+                    others = [each for each in its if each != topic]
                     count = look.partitions[topic]
                     samples, habits = look.of(topic), self._habits(table)
                     subject = Subject(topic, layout, habits, samples, count, others)
@@ -117,18 +123,22 @@ class PostgresTarget(Target):
                 for row in self._shown_rows(records, layouts, tables, places[records.topic])
             ]
             return Inspection(
-                identity_of(session), tuple(notes), self.creates(needs), needs, tuple(rows)
+                identity_of(session),
+                tuple(dict.fromkeys(notes)),
+                self.creates(needs),
+                needs,
+                tuple(rows),
             )
 
     def _new_table(
-        self, session: Session, place: TableName, topic: str, look: InspectRequest
+        self, session: Session, place: TableName, topics: Sequence[str], look: InspectRequest
     ) -> NewTable:
         """The table to create for such records; refused where it would have no column for values."""
         no_values.refuse_place(session, place)
-        samples = look.of(topic)
-        kinds = look.kinds.get(topic) or KINDS_OF_WHOLE.get(self.decode, {})
+        samples = [records for topic in topics for records in look.of(topic)]
+        kinds = kinds_of(look, topics) or KINDS_OF_WHOLE.get(self.decode, {})
         if self.decode == "json" and self._extra_column is None and not kinds:
-            no_values.refuse_nothing_to_infer(place, topic, samples)
+            no_values.refuse_nothing_to_infer(place, ", ".join(topics), samples)
         extra, is_whole = self._extra_column, self.decode != "json"
         return table_for(place, samples, self.key or (), kinds, extra, is_whole=is_whole)
 
@@ -154,7 +164,7 @@ class PostgresTarget(Target):
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
         return tuple(each for table in _new_tables(needs) for each in table.statements)
 
-    def _habits(self, table: Table) -> WriteRules:
+    def _habits(self, table: Table | NewTable) -> WriteRules:
         if self.known_by:
             stays = (self.on_conflict, self.version_column or "_timestamp")
             return WriteRules(self.known_by, None, "", "skip", self.decode, False, *stays)

@@ -13,8 +13,9 @@ from playhead.note import Note
 from playhead.record import Record
 from playhead.records import Records
 from playhead.request import TableRules
-from playhead.tables.columns import METADATA, OFFSET, PARTITION, PLACE, WHOLE
+from playhead.tables.columns import METADATA, OFFSET, PARTITION, PLACE, TOPIC, WHOLE
 from playhead.tables.json_fields import Row, fields_of, object_with, sampled_fields
+from playhead.tables.order_notes import notes_of_order
 from playhead.tables.sql import SqlSession, listed, named, numbered
 from playhead.terms import Whereto
 from playhead.written_rows import ColumnThere, lacking
@@ -122,6 +123,17 @@ class RowTable:
                 f"{count:,} of the sampled records have two fields of one name: the last one counts"
             )
             yield Note(FIELDS_REPEATED, text)
+
+    def notes_of_sharing(self, topics: Sequence[str], partitions: int) -> Iterator[Note]:
+        """Yield what a user should know where these topics, with this number of partitions, go to the table."""
+        yield from notes_of_order(
+            self.rules.on_conflict,
+            partitions=partitions,
+            is_ordered=self.rules.on_conflict is not None and OFFSET not in self.key,
+        )
+        if len(topics) > 1 and self.place and TOPIC not in self.place:
+            text = f"{self.name} takes records of {len(topics)} topics and lacks the column _topic: its rows "
+            yield Note("target-unplaced", f"{text}cannot be verified")
 
     def insert(self, names: Collection[str]) -> str:
         """Return the statement that inserts a row with these columns under the rule for conflicts."""

@@ -15,6 +15,7 @@ from playhead.tables.columns import METADATA
 from playhead.tables.json_fields import Row
 from playhead.tables.kept_rows import KeptRows
 from playhead.tables.ledger import SavedTerms, SqlLedger, SqlReplays, ledger_of, terms_of
+from playhead.tables.order_notes import refuse_one_table
 from playhead.tables.row_table import RowTable, WrittenRow, new_table, whereto_of
 from playhead.tables.sql import RowSession, listed, named
 from playhead.tables.writer import RowWriter
@@ -114,22 +115,30 @@ class RowTarget(Target):
         with self.opened() as session:
             for topic in request.partitions:
                 name = self.name(topic)
+                its = [each for each in request.partitions if fold(self.name(each)) == fold(name)]
+                if "{topic}" in self.table:
+                    refuse_one_table(its, name)
                 table = self.find(session, name)
                 if table is not None:
                     tables[topic] = table
                     notes += self._checked(session, table, request.of(topic))
                 elif self.rules.create:
                     request = request.wider()
-                    document = new_table(name, request.of(topic), self.rules)
+                    samples = [records for each in its for records in request.of(each)]
+                    document = new_table(name, samples, self.rules)
                     self._refuse_columns(document)
                     created.setdefault(name, document)
                     columns, key = dict.fromkeys(document["columns"], ""), tuple(document["key"])
                     tables[topic] = RowTable(name, columns, key, "", self.rules)
                 else:
                     raise self._missing(session, name)
+                partitions = sum(request.partitions[each] for each in its)
+                notes += tables[topic].notes_of_sharing(its, partitions)
         needs = {"tables": [*created.values()]}
         rows = [row for each in request.shown() for row in tables[each.topic].shown(each)]
-        return Inspection(self.identity(), tuple(notes), self.creates(needs), needs, tuple(rows))
+        return Inspection(
+            self.identity(), tuple(dict.fromkeys(notes)), self.creates(needs), needs, tuple(rows)
+        )
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
         return tuple(map(self._creating, needs.get("tables", ())))
