@@ -62,22 +62,24 @@ class SampledValues:
         )
 
 
-def refuse_nothing_to_infer(place: TableName, topic: str, samples: Sequence[Records]) -> None:
+def refuse_nothing_to_infer(
+    place: TableName, topics: Sequence[str], samples: Sequence[Records]
+) -> None:
     """Return when some sampled value has a field, of which a new table can have a column."""
     seen = SampledValues.of(samples)
     if any(seen.fields):
         return
-    table = f"no table {place} can be made"
+    table, named = f"no table {place} can be made", _listed(topics)
     if seen.are_all_unreadable:
         raise Refused(f"{table}: {seen.not_json}", hint=_DECODE_WHOLE)
     if not seen.records:
-        reason = f"no record of {topic} was found from which columns could be inferred"
+        reason = f"no record of {named} was found from which columns could be inferred"
     elif not seen.values:
         reason = (
-            f"the values of all {seen.records:,} sampled records of {topic} are null (tombstones)"
+            f"the values of all {seen.records:,} sampled records of {named} are null (tombstones)"
         )
     else:
-        reason = f"none of the {seen.values:,} sampled values of {topic} has a field"
+        reason = f"none of the {seen.values:,} sampled values of {named} has a field"
     raise Refused(
         f"{table}: {reason}",
         hint="choose a span and a filter with records that have fields (playhead timeline shows where the "

@@ -138,7 +138,7 @@ class PostgresTarget(Target):
         samples = [records for topic in topics for records in look.of(topic)]
         kinds = kinds_of(look, topics) or KINDS_OF_WHOLE.get(self.decode, {})
         if self.decode == "json" and self._extra_column is None and not kinds:
-            no_values.refuse_nothing_to_infer(place, ", ".join(topics), samples)
+            no_values.refuse_nothing_to_infer(place, topics, samples)
         extra, is_whole = self._extra_column, self.decode != "json"
         return table_for(place, samples, self.key or (), kinds, extra, is_whole=is_whole)
 
