@@ -3,6 +3,7 @@
 import sqlite3
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -368,12 +369,12 @@ def test_a_key_that_was_renamed(sandbox, schema, laps, replay_id, capsys):
     table = Table.made(sandbox.database_url, schema, LAPS)
     rules = ("--key", "id", "--on-conflict", "update", "--yes")
     assert code_of("replay", laps, target(table), "--id", replay_id, *rules) == 0
-    with sqlite3.connect("own.db") as file:
+    with closing(sqlite3.connect("own.db")) as file, file:
         file.execute("CREATE TABLE laps (id PRIMARY KEY, lap, _topic, _partition, _offset)")
     assert code_of("replay", laps, "sqlite:own.db?table=laps", "--id", "file", *rules) == 0
     assert code_of("verify", replay_id) == code_of("verify", "file") == 0
     table.run("ALTER TABLE {table} RENAME id TO ident")
-    with sqlite3.connect("own.db") as file:
+    with closing(sqlite3.connect("own.db")) as file, file:
         file.execute("ALTER TABLE laps RENAME COLUMN id TO ident")
     for each, name in ((replay_id, f"{schema}.cars"), ("file", "laps")):
         capsys.readouterr()
@@ -415,7 +416,7 @@ def test_the_schema_of_a_type_is_shown_or_not(sandbox, schema, laps, replay_id, 
 
 
 def test_a_column_of_a_file_that_was_renamed(laps, replay_id, engines, capsys):
-    with sqlite3.connect("own.db") as file:
+    with closing(sqlite3.connect("own.db")) as file, file:
         file.execute("CREATE TABLE laps (id, lap, car, _topic, _partition, _offset)")
     into = ("replay", laps, "sqlite:own.db?table=laps")
     assert code_of(*into, "--id", replay_id, "--yes") == 0
@@ -423,7 +424,7 @@ def test_a_column_of_a_file_that_was_renamed(laps, replay_id, engines, capsys):
     engines.append(HalfAnEngine)
     assert code_of(*into, "--id", f"{replay_id}-half", "--yes") == 1
     engines.pop()
-    with sqlite3.connect("own.db") as file:
+    with closing(sqlite3.connect("own.db")) as file, file:
         file.execute("ALTER TABLE laps RENAME COLUMN lap TO t")
     capsys.readouterr()
     assert code_of("verify", replay_id) == EXIT_DIFFERENT

@@ -74,7 +74,7 @@ def test_all_records_as_lines_that_produce_takes(run):
 @pytest.mark.parametrize("flags", [(), ("-q",), ("-o", "jsonl")])
 def test_a_document_that_could_not_be_read_is_no_success(run, tmp_path, words, flags):
     lines = SNAPSHOT.read_text().splitlines()
-    deep = '{"a":' * 2_000 + "1" + "}" * 2_000
+    deep = '{"a":' * 200_000 + "1" + "}" * 200_000
     file = tmp_path / "raw.jsonl"
     file.write_text("\n".join([*lines, deep, lines[2][:500]]))
     code, out, err = run(str(file), *words, *flags)

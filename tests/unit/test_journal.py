@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
@@ -149,9 +150,8 @@ def test_an_empty_beginning_means_nobody(journal):
 def test_one_damaged_plan_does_not_hide_the_others(journal):
     for replay_id in ("good", "bad"):
         journal.keep(plan(replay_id), {})
-    with sqlite3.connect(journal.file) as connection:
+    with closing(sqlite3.connect(journal.file)) as connection, connection:
         connection.execute("UPDATE replays SET plan = 'x' WHERE id = 'bad'")
-    connection.close()
     assert journal.find("go").replay_id == "good"
 
 
@@ -303,7 +303,7 @@ def test_two_processes_write_at_once(journal):
 def test_a_row_that_cannot_be_read_is_left_out_and_named(journal, column, text):
     for replay_id in ("a", "b", "c"):
         journal.keep(plan(replay_id), {})
-    with sqlite3.connect(journal.file) as connection:
+    with closing(sqlite3.connect(journal.file)) as connection, connection:
         connection.execute(f"UPDATE replays SET {column} = ? WHERE id = 'b'", (text,))
     unreadable: list[str] = []
     assert [run.replay_id for run in journal.runs(unreadable=unreadable)] == ["a", "c"]

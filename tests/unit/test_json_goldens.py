@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,11 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
         patch.chdir(folder)
         patch.setattr(api, "_engine", lambda configuration, *_, **__: NoEngine(configuration))
         tapes()
-        with sqlite3.connect("some.db") as file:
+        with closing(sqlite3.connect("some.db")) as file, file:
             file.execute("CREATE TABLE laps (id CHECK (id <> 3), _topic, _partition, _offset)")
         for name, (_, words) in COMMANDS.items():
             if name == "verify-of-a-changed-row":
-                with sqlite3.connect("laps.db") as file:
+                with closing(sqlite3.connect("laps.db")) as file, file:
                     file.execute("UPDATE laps SET lap = 7 WHERE id = 4")
             found[name] = outcome(words, folder)
     return found
