@@ -16,7 +16,7 @@ _WITHOUT_MEMBERS = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}
 Settings = Mapping[str, str]
 # The settings that decide whether a copy accepts the same records and keeps them as long, with
 # their default values: not every broker knows the later ones.
-_TAKEN_OVER: Mapping[str, str | None] = {
+TAKEN_OVER: Mapping[str, str | None] = {
     "cleanup.policy": None,
     "retention.ms": None,
     "retention.bytes": None,
@@ -58,7 +58,7 @@ def topic_facts(
         leader_epochs=epochs,
         settings={
             name: told[name]
-            for name, unsaid in _TAKEN_OVER.items()
+            for name, unsaid in TAKEN_OVER.items()
             if told.get(name, unsaid) != unsaid
         },
     )

@@ -1,7 +1,8 @@
 """Inspects the target topics of a replay: what is created, what changes in a copy, and what is refused."""
 
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from playhead.errors import Refused
 from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
 from playhead.kafka.admin.client import Admin
+from playhead.kafka.read.facts import TAKEN_OVER
 from playhead.kafka.write.dead_letter_headers import may_return_to, origin_of
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.ledger_topic import notes_on_ledger
@@ -18,6 +20,8 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.source import TopicFacts
 from playhead.target import Inspection, InspectRequest
+
+_POLICY = "cleanup.policy"
 
 
 class IntoItself(Refused):
@@ -84,8 +88,9 @@ def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspecti
         if topic is None:
             if not wish.create:
                 raise NoTargetTopic(name)
-            facts = look.source.topics.get(source, TopicFacts())
-            creates.setdefault(name, _made(wish.partitions or count, facts))
+            if name not in creates:
+                its = [each for each in wish.names if wish.names[each] == name]
+                creates[name] = _made(wish, its, look)
             topic = _to_be(name, creates[name])
         elif topic.settings is None:
             text = f"not authorized to describe the config of {name} (DescribeConfigs): its limits are unknown"
@@ -148,12 +153,28 @@ def _refuse_impossible(wish: CopySpec, identity: str, look: InspectRequest) -> N
             raise LedgerAsTarget
 
 
-def _made(partitions: int, facts: TopicFacts) -> dict[str, Any]:
-    # A broker's default retention would delete old records at once, and its default timestamp might
-    # be its own. The copy gets what the source's topic accepts and keeps.
-    keeps_ms = -1 if facts.retention_ms is None else facts.retention_ms
-    settings = {"retention.ms": str(keeps_ms), "message.timestamp.type": "CreateTime"}
-    return {"partitions": partitions, "settings": settings | dict(facts.settings)}
+def _made(wish: CopySpec, sources: Sequence[str], look: InspectRequest) -> dict[str, Any]:
+    """Describe a topic for the records of these; it accepts and keeps what any of them does.
+
+    A broker's default retention would delete old records at once, and its default timestamp might be its own.
+    """
+    facts = [look.source.topics.get(each, TopicFacts()) for each in sources]
+    keeps = [each.retention_ms for each in facts if each.retention_ms is not None]
+    keeps_ms = str(max(keeps) if len(keeps) == len(facts) else -1)
+    settings = {"retention.ms": keeps_ms, "message.timestamp.type": "CreateTime"}
+    policies = {each.settings.get(_POLICY, "") for each in facts}
+    for name in dict.fromkeys(name for each in facts for name in each.settings):
+        said = [each.settings.get(name, TAKEN_OVER[name]) for each in facts]
+        settings[name] = max(filter(None, said), key=_reach)
+    if len(policies) > 1:  # Compacting would remove records of those that are not compacted.
+        settings |= {_POLICY: "delete", "retention.ms": keeps_ms}
+    partitions = wish.partitions or max(look.partitions[each] for each in sources)
+    return {"partitions": partitions, "settings": settings}
+
+
+def _reach(setting: str) -> float:
+    """Return how much a setting keeps or accepts; -1 has no end, and words are not compared."""
+    return math.inf if setting == "-1" else int(setting) if setting.isdigit() else 0
 
 
 def _to_be(name: str, made: Mapping[str, Any]) -> TargetTopic:
