@@ -30,7 +30,8 @@ def test_a_pattern_takes_the_topics_it_is_found_in(kafka, make_topic):
     assert {topic for topic, _ in KafkaSource(kafka, pattern=f"^{one}$").bounds()} == {one}
     both = KafkaSource(kafka, pattern=f"{one[-8:]}|{two[-8:]}")
     assert set(both.bounds()) == {(one, 0), (one, 1), (two, 0)}
-    assert set(both.facts().topics) == {one, two}
+    assert set(both.facts().topics) == set(both.names()) == {one, two}
+    assert KafkaSource(kafka, (one,)).names() == (one,)
 
 
 def test_a_pattern_never_takes_kafkas_own_topics(kafka, topic):

@@ -267,7 +267,8 @@ def test_what_is_committed_is_stored_while_a_pipeline_runs(tmp_path, monkeypatch
     pipelines, standing = Pipelines(tmp_path), PipelineProgress({PLACE: 0}, {PLACE: 7})
     # A killed pipeline has no end at which it could store this: the watch does, with each status.
     monkeypatch.setattr(
-        "playhead.live.runner.Watch", lambda _source, _standing, note, *_: nullcontext(note({}))
+        "playhead.live.runner.Watch",
+        lambda _source, _standing, note, *_: nullcontext(note({}) or SimpleNamespace()),
     )
     monkeypatch.setattr("playhead.live.runner.MovingGroup", MagicMock())
     monkeypatch.setattr("playhead.live.runner.topics_of", MagicMock())

@@ -126,6 +126,22 @@ def test_who_looks_from_outside_finds_it_too():
     assert (fresh.refusal, fresh.lag) == (None, 10)
 
 
+def test_a_topic_that_a_start_does_not_read_is_named_once():
+    topics, said, new = Topics({TOPIC: "first"}), list[str](), set[str]()
+    same = SameTopics("live.laps", topics)  # type: ignore[arg-type]
+    read = ReadLog("laps", topics, {}, lambda _: None)  # type: ignore[arg-type]
+    watch = Watch(topics, PipelineProgress({}), lambda _: None, said.append, same, read)  # type: ignore[arg-type]
+    watch.unread = lambda: new
+    watch._look()
+    assert said == []
+    new |= {"b", "a"}
+    watch._look()
+    watch._look()
+    later = "is new: it is read from its first record after the next start"
+    assert said == [f"topic a {later}", f"topic b {later}"]
+    assert watch.lag == 10
+
+
 @given(st.lists(st.sampled_from(["read", "made again", "commit"]), max_size=12))
 def test_at_whatever_moment_the_topic_is_made_again(steps):
     """Whatever the order, what is committed was read while the topic was the first one."""

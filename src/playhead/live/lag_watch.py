@@ -1,7 +1,7 @@
 """Watches a running pipeline from another thread: its lag, and whether the broker answers."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from threading import Event, Thread
 from typing import Any
@@ -37,8 +37,11 @@ class Watch:
         self.lag: int | None = None
         self.refusal: OtherTerms | ReadLogWasCut | None = None
         """Why the pipeline must stop: a topic was replaced, or lost records."""
+        self.unread: Callable[[], Collection[str]] = tuple
+        """Returns the topics of the source that were created after the start."""
         self._is_over = Event()
         self._told = RepeatedNotice()
+        self._named: set[str] = set()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
 
     def __enter__(self) -> "Watch":
@@ -80,6 +83,7 @@ class Watch:
             self._same.confirm_all()
             self._read.confirm(dict(self._standing.at))
             self.lag = self._standing.lag(self._source.bounds())
+            self._name_unread()
         except Unavailable as exc:
             self.lag = None
             if self._told.is_time():
@@ -96,6 +100,15 @@ class Watch:
         if self._told.lasted_s():
             self._say(f"the broker is back after {self._told.lasted_s():.0f} s")
         self._told.start_over()
+
+    def _name_unread(self) -> None:
+        """Name each topic once that this start does not read."""
+        new = sorted({*self.unread()} - self._named)
+        self._named.update(new)
+        for topic in new:
+            self._say(
+                f"topic {topic} is new: it is read from its first record after the next start"
+            )
 
     def _tell(self, rate: float) -> None:
         behind = "" if self.lag is None else f", {self.lag:,} behind"

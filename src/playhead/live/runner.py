@@ -98,6 +98,7 @@ class Runner:
             MovingGroup(source.connection, self.wish.group, self._tell) as group,
             Watch(source, standing, note, self._tell, SameTopics(self._id, source), read) as watch,
         ):
+            watch.unread = self._unread_topics
             group.move(standing.at)
             engine = self.planned.engine
             stop_file = self.pipelines.journal.stop_file(self._id)
@@ -126,6 +127,10 @@ class Runner:
                 self.pipelines.note_read(self.wish.name, read)
 
         return ReadLog(self.wish.name, source, self.pipelines.read(self.wish.name), keep)
+
+    def _unread_topics(self) -> set[str]:
+        """Return the topics that match the source by now, beside those that this start reads."""
+        return {*topics_of(self.planned.ends.source).names()} - {*self._plan.source.topics}
 
     def _note(self, status: Mapping[str, Any]) -> None:
         with suppress(OSError):  # A full disk here must not stop writing elsewhere.

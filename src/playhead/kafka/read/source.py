@@ -89,6 +89,13 @@ class KafkaSource:
         with self._asking() as admin:
             yield lambda: bounds_of(admin, places_of(self._described(admin)))
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the topics now."""
+        if self.pattern is None:
+            return self.topics
+        with self._asking() as admin:
+            return topics_like(admin, self.pattern)
+
     def facts(self) -> SourceFacts:
         """Return the cluster's id, the topics' ids and settings, and notes on their activity."""
         with self._asking() as admin:
