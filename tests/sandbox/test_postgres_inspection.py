@@ -15,6 +15,7 @@ from playhead.postgres.target import PostgresTarget
 from playhead.records import Records
 from playhead.sandbox import Endpoints
 from playhead.source import SourceFacts
+from playhead.tables.sql import listed
 from playhead.target import Inspection, InspectRequest
 from playhead.testing.target_case import terms
 from tests.sandbox.postgres_table import Table, record
@@ -283,6 +284,18 @@ class TestSeveralTopics:
         [table] = made.needs["tables"]
         assert table["columns"][:3] == [["x", "jsonb"], ["v", "text"], ["w", "double precision"]]
         assert [row.get("w") for row in made.rows] == [None, "2.5"]
+
+    def test_a_new_table_may_have_the_topic_in_its_key(
+        self, sandbox: Endpoints, schema: str
+    ) -> None:
+        for key in (("_topic", "x"), ("_key",)):
+            made = self.inspected(
+                sandbox, f"{schema}.both", "a", "b", key=key, on_conflict="update"
+            )
+            assert f"PRIMARY KEY ({listed(key)})" in made.creates[0]
+        for name in ("none", "_headers"):
+            with pytest.raises(Refused, match=f"no sampled record has {name}"):
+                self.inspected(sandbox, f"{schema}.both", "a", "b", key=("_topic", name))
 
     @pytest.mark.parametrize(
         ("topics", "partitions", "options", "told"),

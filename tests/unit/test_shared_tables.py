@@ -1,6 +1,7 @@
 """Several topics in one table of SQLite: its columns, and what the plan says of their rows."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_a_new_table_has_the_fields_of_all_its_topics(tmp_path: Path) -> None:
     assert table["columns"][:3] == ["x", "w", "y"]
     assert made.rows[1]["y"] == 1
     assert told(made) == []
+
+
+def test_a_new_table_may_have_the_topic_in_its_key(tmp_path: Path) -> None:
+    rules = TableRules(key=("_topic", "x"), on_conflict="update", create=True)
+    [table] = inspected(tmp_path, "t", rules, *BOTH).needs["tables"]
+    assert table["key"] == ["_topic", "x"]
+    with pytest.raises(Refused, match="the key column none is in no sampled record"):
+        inspected(tmp_path, "t", replace(rules, key=("_topic", "none")), *BOTH)
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -15,7 +15,7 @@ from playhead.postgres.rows.text_format import Bad, Number
 from playhead.postgres.session import TableName
 from playhead.records import Records
 from playhead.tables.column_names import refuse_fields, shown_name, why_no_name
-from playhead.tables.columns import EXTRA, METADATA, PLACE
+from playhead.tables.columns import EXTRA, KEY, METADATA, PLACE
 from playhead.tables.sql import listed, named
 from playhead.target import InspectRequest
 
@@ -144,7 +144,8 @@ def table_for(
     )
     if extra is not None:
         refuse_extra_name(str(place), extra)
-    missing = [name for name in key if name not in fields]
+    own = (*(name for name, _ in _METADATA), KEY)
+    missing = [name for name in key if name not in (*fields, *own)]
     if missing:
         raise Refused(
             f"cannot create table {place} with key {', '.join(key)}: no sampled record has {', '.join(missing)}",
@@ -155,7 +156,7 @@ def table_for(
         for name, values in fields.items()
     ]
     columns += (*rest, *_METADATA)
-    columns.append(("_key", _key_type(key for run in runs for key in run.keys)))
+    columns.append((KEY, _key_type(key for run in runs for key in run.keys)))
     return NewTable(place, tuple(columns), tuple(key) or PLACE)
 
 

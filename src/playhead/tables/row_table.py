@@ -216,7 +216,7 @@ def new_table(name: str, samples: Iterable[Records], rules: TableRules) -> dict[
     """Describe a new table for these records by names only; its columns accept every type."""
     whole: Row = {} if rules.form == "none" else {"value": None}
     fields = sampled_fields(samples) if rules.form == "json" else whole
-    if unsampled := [column for column in rules.key if column not in fields]:
+    if unsampled := [column for column in rules.key if column not in (*fields, *METADATA)]:
         hint = "another --key"
         raise Refused(f"the key column {unsampled[0]} is in no sampled record", hint=hint)
     extra = [] if rules.extra_column is None else [rules.extra_column]
