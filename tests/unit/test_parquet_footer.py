@@ -42,9 +42,10 @@ def group(columns: Sequence[bytes]) -> bytes:
 def file(groups: Sequence[bytes], leaves: int = 1) -> bytes:
     schema = [
         b"\x48\x01r\x15" + zigzag(leaves) + b"\x00",
-        *[b"\x15\x04\x25\x00\x18\x01o\x00"] * leaves,
+        *[b"\x15\x04\x25\x00\x18\x06" + b"%06d\x00" % leaf for leaf in range(leaves)],
     ]
-    footer = b"\x15\x04\x19" + listed(schema) + b"\x16\x02\x19" + listed(groups) + b"\x00"
+    made_by = b"\x28\x1aparquet-cpp-arrow version 26"
+    footer = b"\x15\x04\x19" + listed(schema) + b"\x16\x02\x19" + listed(groups) + made_by + b"\x00"
     return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
 
@@ -56,6 +57,7 @@ def file(groups: Sequence[bytes], leaves: int = 1) -> bytes:
         (file([group([_ENCRYPTED])]), "encrypted columns"),
         (file([group([_ENCRYPTED_WHOLE])]), "encrypted columns"),
         (file([group([_EMPTY] * 1_000)] * 110, leaves=1_000), "more than 100,000 columns"),
+        (file([], leaves=100_001), "more than 100,000 columns"),
         (file([b"\x19" + listed([_EMPTY]) + b"\x09\x02" + listed([_EMPTY] * 2) + b"\x00"]), "twice"),
         # A number of 65,537, which the reader takes for 1.
         (file([b"\x09\x82\x80\x08" + listed([_EMPTY] * 2) + b"\x00"]), "no such field"),

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from playhead.files.formats.parquet import ParquetCodec
-from playhead.files.formats.parquet_pages import _Header, sizes_of
+from playhead.files.formats.parquet_pages import _Header, pages_of
 from playhead.record import Slice
 from tests.unit.test_files_damage import bytes_of, table_with
 
@@ -85,16 +85,18 @@ def test_pages_have_what_an_honest_footer_says(version: Any, use_dictionary: boo
     group = parquet.read_metadata(pa.BufferReader(data)).row_group(0)
     for column in map(group.column, range(group.num_columns)):
         start = column.dictionary_page_offset or column.data_page_offset
-        size, values = sizes_of(data, start, start + column.total_compressed_size)
-        assert 0 < size <= column.total_uncompressed_size
-        assert values == column.num_values
+        pages = pages_of(data, start, start + column.total_compressed_size)
+        assert 0 < pages.unfolded <= column.total_uncompressed_size
+        assert pages.values == column.num_values
+        repeats = use_dictionary and column.physical_type == "BYTE_ARRAY"
+        assert ("RLE_DICTIONARY" in pages.encodings) >= repeats
 
 
 # size 2, packed 0, and a header of data with three million values
 @pytest.mark.parametrize("number", [2, 5_000_000])
 def test_values_of_a_page_are_counted(number: int) -> None:
     header = b"\x15\x00\x15\x04\x15\x00\x2c\x15" + zigzag(number) + b"\x00\x00"
-    assert sizes_of(header, 0, len(header)) == (2, number)
+    assert pages_of(header, 0, len(header)) == (2, number, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -119,10 +121,10 @@ def test_values_of_a_page_are_counted(number: int) -> None:
 )
 def test_what_is_no_page_is_refused(header: bytes, says: str | None) -> None:
     if says is None:
-        assert sizes_of(header, 0, 0) == (0, 0)
+        assert pages_of(header, 0, 0) == (0, 0, frozenset())
         return
     with pytest.raises(ValueError, match=says):
-        sizes_of(header, 0, len(header))
+        pages_of(header, 0, len(header))
 
 
 def test_no_bytes_get_more_than_an_error() -> None:
@@ -130,4 +132,4 @@ def test_no_bytes_get_more_than_an_error() -> None:
     for _ in range(2_000):
         data = seeded.randbytes(60)
         with suppress(ValueError):
-            sizes_of(data, 0, len(data))
+            pages_of(data, 0, len(data))

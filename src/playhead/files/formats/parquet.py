@@ -13,7 +13,7 @@ from playhead.account import Account
 from playhead.files.codec import EARLIEST_MS, LATEST_MS, NO_TIME_MS, Group, sayable
 from playhead.files.file_names import Format
 from playhead.files.formats import parquet_footer
-from playhead.files.formats.parquet_pages import sizes_of
+from playhead.files.formats.parquet_pages import Pages, pages_of
 from playhead.files.stores.store import Piece
 from playhead.files.typed_columns import Columns, fields_of, filled
 from playhead.record import Headers, Slice
@@ -35,6 +35,7 @@ _FIELDS = [
 ]
 # `timestamp` is for people's tools; a record is restored from `timestamp_ms`.
 _RESTORED = ["offset", "timestamp_ms", "timestamp_type", "key", "value", "headers"]
+_OF_BYTES = ["key", "value", "headers"]
 
 _WRITING: dict[str, Any] = {
     "compression": "zstd",
@@ -144,29 +145,30 @@ def _repeated(data: bytes, footer: parquet_footer.Footer, slice_: Slice) -> list
         raise ValueError(f"it has {footer.rows:,} records, more than offsets")
     size, repeated = 0, set()
     for column in footer.columns:
-        if column.path.partition(".")[0] not in _RESTORED:
+        name = column.path.partition(".")[0]
+        if name not in _RESTORED:
             continue
         size += column.unfolded + _BYTES_OF_A_VALUE * column.values
-        _refuse_lies(data, column)
-        if not column.is_of_bytes:
+        pages = _honest_pages(data, column)
+        if name not in _OF_BYTES:
             continue
-        if others := column.encodings - _ENCODINGS:
+        if others := pages.encodings - _ENCODINGS:
             raise ValueError(f"its column {column.path} is encoded by {', '.join(sorted(others))}")
-        if column.encodings & _DICTIONARIES:
+        if pages.encodings & _DICTIONARIES:
             repeated.add(column.path)
     _refuse_size(size)
     return sorted(repeated)
 
 
-def _refuse_lies(data: bytes, column: parquet_footer.Column) -> None:
+def _honest_pages(data: bytes, column: parquet_footer.Column) -> Pages:
     """Raise ValueError for pages that have more than the footer says, by which their size is judged."""
-    end = min(column.start + column.packed, len(data))
-    unfolded, values = sizes_of(data, column.start, end)
-    if unfolded > column.unfolded or values > column.values:
+    pages = pages_of(data, column.start, min(column.start + column.packed, len(data)))
+    if pages.unfolded > column.unfolded or pages.values > column.values:
         raise ValueError(
-            f"the pages of its column {column.path} have {unfolded:,} bytes and {values:,} values, "
+            f"the pages of its column {column.path} have {pages.unfolded:,} bytes and {pages.values:,} values, "
             f"and the footer says {column.unfolded:,} and {column.values:,}"
         )
+    return pages
 
 
 def _refuse_types(schema: pa.Schema) -> None:

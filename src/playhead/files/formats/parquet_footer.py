@@ -24,23 +24,15 @@ _TRUE, _FALSE, _BYTE, _DOUBLE = 1, 2, 3, 7
 _INT, _LONG = 5, 6
 _NUMBERS: Final = (4, _INT, _LONG)
 # Fields of Parquet's own definitions, with their types.
-_SCHEMA, _ROWS, _GROUPS = (2, _LIST), (3, _LONG), (4, _LIST)
+_SCHEMA, _ROWS, _GROUPS, _MADE_BY = (2, _LIST), (3, _LONG), (4, _LIST), (6, _BINARY)
 _NAME, _CHILDREN = (4, _BINARY), (5, _INT)
 _COLUMNS = (1, _LIST)
 _ABOUT, _ENCRYPTED = (3, _STRUCT), (8, 9)
-_TYPE, _ENCODINGS, _VALUES = (1, _INT), (2, _LIST), (5, _LONG)
-_UNFOLDED, _PACKED, _DATA, _DICTIONARY = (6, _LONG), (7, _LONG), (9, _LONG), (11, _LONG)
-_NEEDED: Final = (_TYPE, _VALUES, _UNFOLDED, _PACKED, _DATA)
-_BYTES = 6
-_NAMES_OF_ENCODINGS: Final = {
-    0: "PLAIN",
-    2: "PLAIN_DICTIONARY",
-    3: "RLE",
-    4: "BIT_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY",
-    7: "DELTA_BYTE_ARRAY",
-    8: "RLE_DICTIONARY",
-}
+_VALUES, _UNFOLDED, _PACKED = (5, _LONG), (6, _LONG), (7, _LONG)
+_DATA, _DICTIONARY = (9, _LONG), (11, _LONG)
+_NEEDED: Final = (_VALUES, _UNFOLDED, _PACKED, _DATA)
+# Files of others may be read beyond the end of a column: the library forgives what they once did wrong.
+_OURS: Final = b"parquet-cpp-arrow version "
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +40,6 @@ class Column:
     """A column of a group of rows: where its pages are, and their sizes."""
 
     path: str
-    is_of_bytes: bool
-    encodings: frozenset[str]
     values: int
     unfolded: int
     packed: int
@@ -83,6 +73,7 @@ class _Reader(Compact):
     def read(self) -> Footer:
         footer = Footer()
         leaves: list[str] | None = None
+        made_by = b""
         for part in self._fields():
             if part == _SCHEMA:
                 leaves = _leaves([self._element() for _ in self._structs()])
@@ -95,8 +86,12 @@ class _Reader(Compact):
                     footer.columns += self._group(leaves)
                     if len(footer.columns) > _MOST_COLUMNS:
                         raise ValueError(f"its groups have more than {_MOST_COLUMNS:,} columns")
+            elif part == _MADE_BY:
+                made_by = self._bytes()
             else:
                 self._skip(part[1])
+        if not made_by.startswith(_OURS):
+            raise ValueError("another program has written it")
         return footer
 
     def _element(self) -> tuple[str, int]:
@@ -104,7 +99,7 @@ class _Reader(Compact):
         name, children = "", 0
         for part in self._fields():
             if part == _NAME:
-                name = self._text()
+                name = self._bytes().decode("utf-8", "replace")
             elif part == _CHILDREN:
                 children = self._signed()
             else:
@@ -140,11 +135,8 @@ class _Reader(Compact):
 
     def _about(self, path: str) -> Column:
         said: dict[tuple[int, int], int] = {}
-        encodings: list[int] = []
         for part in self._fields():
-            if part == _ENCODINGS:
-                encodings = self._numbers()
-            elif part in (*_NEEDED, _DICTIONARY):
+            if part in (*_NEEDED, _DICTIONARY):
                 said[part] = self._signed()
             else:
                 self._skip(part[1])
@@ -153,8 +145,6 @@ class _Reader(Compact):
         start, dictionary = said[_DATA], said.get(_DICTIONARY, 0)
         return Column(
             path,
-            said[_TYPE] == _BYTES,
-            frozenset(_NAMES_OF_ENCODINGS.get(each, str(each)) for each in encodings),
             said[_VALUES],
             said[_UNFOLDED],
             said[_PACKED],
@@ -163,17 +153,11 @@ class _Reader(Compact):
 
     # --- the protocol
 
-    def _text(self) -> str:
+    def _bytes(self) -> bytes:
         length = self._number()
         found = self._data[self.at : min(self.at + length, self._end)]
         self.at += length
-        return found.decode("utf-8", "replace")
-
-    def _numbers(self) -> list[int]:
-        size, kind = self._list()
-        if size and kind != _INT:
-            raise ValueError(f"its footer has a list of the type {kind}")
-        return [self._signed() for _ in self._counted(size)]
+        return found
 
     def _fields(self) -> Iterator[tuple[int, int]]:
         """Yield the number and the type of each field; the caller reads or skips it."""
@@ -254,4 +238,9 @@ def _leaves(elements: list[tuple[str, int]]) -> list[str]:
             parents.pop()
     if parents:
         raise ValueError("its schema ends early")
+    if len(found) > _MOST_COLUMNS:
+        raise ValueError(f"its schema has more than {_MOST_COLUMNS:,} columns")
+    # Of two, the library says how to read one, and reads the other; a name may have a dot in it.
+    if len(set(found)) < len(found):
+        raise ValueError("its schema has two columns of one name")
     return found

@@ -1,12 +1,22 @@
-"""Sums up what the pages of a column say of their sizes; the reader of Parquet believes them, and not the footer."""
+"""Sums up what the pages of a column say; the reader of Parquet believes them, and not the footer."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 # Of the headers of pages, in Thrift's compact protocol.
 _UNFOLDED, _PACKED = 2, 3
-_DATA_HEADERS: Final = (5, 8)
+# Of data, with the field of each that says how they are encoded.
+_DATA_HEADERS: Final = {5: 2, 8: 4}
 _VALUES: Final = 1
+_NAMES_OF_ENCODINGS: Final = {
+    0: "PLAIN",
+    2: "PLAIN_DICTIONARY",
+    3: "RLE",
+    4: "BIT_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY",
+    7: "DELTA_BYTE_ARRAY",
+    8: "RLE_DICTIONARY",
+}
 _BINARY, _STRUCT = 8, 12
 _SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
 _NUMBERS: Final = (4, 5, 6)
@@ -16,9 +26,18 @@ _LONGEST_NUMBER: Final = 10
 _Fields = Mapping[int, "int | _Fields"]
 
 
-def sizes_of(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """Return how many bytes the pages unfold to, and how many values they have; ValueError for what are no pages."""
+class Pages(NamedTuple):
+    """How many bytes the pages of a column unfold to, how many values they have, and how these are encoded."""
+
+    unfolded: int
+    values: int
+    encodings: frozenset[str]
+
+
+def pages_of(data: bytes, start: int, end: int) -> Pages:
+    """Return what the headers of pages say; raise ValueError for what are no pages."""
     size = values = 0
+    encodings: set[str] = set()
     at = start
     while at < end:
         header = _Header(data, at, end)
@@ -31,16 +50,19 @@ def sizes_of(data: bytes, start: int, end: int) -> tuple[int, int]:
         ):
             raise ValueError("a page has no size")
         size += unfolded
-        for each in _DATA_HEADERS:
+        for each, encoding in _DATA_HEADERS.items():
             of_data = fields.get(each, {})
-            count = of_data.get(_VALUES) if isinstance(of_data, Mapping) else None
+            said = of_data if isinstance(of_data, Mapping) else {}
+            count, number = said.get(_VALUES), said.get(encoding)
             if isinstance(count, int) and count < 0:  # It would hide the values of other pages.
                 raise ValueError("a page has fewer values than none")
             values += count if isinstance(count, int) else 0
+            if isinstance(number, int):
+                encodings.add(_NAMES_OF_ENCODINGS.get(number, str(number)))
         at = header.at + packed
     if at > end:
         raise ValueError("a page is longer than its column")
-    return size, values
+    return Pages(size, values, frozenset(encodings))
 
 
 class Compact:
