@@ -3,8 +3,10 @@
 import json
 import re
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from playhead.errors import PlayheadError
 from playhead.files import archive_index, file_names
 from playhead.files.errors import (
     AccessDenied,
@@ -28,6 +31,7 @@ from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.source import FilesSource
 from playhead.files.stores import local
 from playhead.files.target import FilesTarget
+from playhead.files.terms import kept_terms
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
@@ -144,6 +148,27 @@ def turn_a_bit(file: Path) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
+
+
+@pytest.mark.parametrize("kept_in", ["entries", "terms"])
+def test_no_number_of_small_files_is_in_memory_at_once(tmp_path, kept_in):
+    """Others may write as many as they like, and sixteen megabytes without blocks cost them nothing."""
+    archive(str(tmp_path / "a"), "json")
+    folder = tmp_path / "a" / file_names.replay_folder("one")
+    for number in range(1_000, 1_100):
+        slice_name = f"topic=contract/partition=00000/{number:020d}-{number + 1:020d}.json"
+        name = f"terms-{number:016x}.json" if kept_in == "terms" else slice_name
+        with (folder / name).open("wb") as file:
+            file.truncate(1 << 20)
+    place = FilesTarget(str(tmp_path / "a"), "json")._archive()
+    read_them = place.committed if kept_in == "entries" else partial(kept_terms, place, "one")
+    tracemalloc.start()
+    try:
+        with pytest.raises(PlayheadError, match="Expecting value"):
+            read_them()
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("format_", ["parquet", "json", "csv"])

@@ -21,7 +21,7 @@ from playhead.files.formats.jsonl import JsonCodec
 from playhead.files.formats.parquet import ParquetCodec
 from playhead.files.stores.local import LocalStore
 from playhead.files.stores.s3 import S3Store
-from playhead.files.stores.store import MOST_BYTES, Store
+from playhead.files.stores.store import MOST_BYTES, Store, read_each
 from playhead.grammar.field_types import need_kinds
 from playhead.host import paths
 from playhead.host.faults import abort_point
@@ -146,7 +146,7 @@ class Archive:
 
     def read_entries(self, found: list[EntryName]) -> list[ArchivedSlice]:
         """Read these ledger files, in slice order."""
-        texts = self.store.read_all([each.path for each in found])
+        texts = read_each(self.store, [each.path for each in found])
         pairs = zip(found, texts, strict=True)
         entries = [self._entry(name, text) for name, text in pairs if text is not None]
         return sorted(entries, key=lambda each: (each.slice, each.replay_id))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from playhead.files import file_names
 from playhead.files.archive import Archive
+from playhead.files.stores.store import read_each
 from playhead.host.faults import abort_point
 from playhead.note import Note
 from playhead.terms import (
@@ -83,7 +84,7 @@ def _all(archive: Archive, replay_id: str) -> list[tuple[Terms, bool]]:
     """Return the terms in all files, sorted by name, and whether they were confirmed."""
     there = {*archive.store.files(file_names.replay_folder(replay_id))}
     paths = sorted(filter(file_names.is_terms, there))
-    texts = archive.store.read_all(paths)
+    texts = read_each(archive.store, paths)
     return [
         (
             terms_at(replay_id, f"{archive.store.identity}/{path}", text),

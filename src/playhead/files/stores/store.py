@@ -1,6 +1,6 @@
 """The contract of every store for an archive's files."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -12,6 +12,8 @@ MOST_BYTES = 1 << 30
 """The most of a data file, which is of one slice: 64 MiB and a record."""
 MOST_SMALL_BYTES = 16 << 20
 """The most of any other file; others can write them, and each is read whole."""
+
+_AT_ONCE = 32
 
 
 def expect_size(where: str, size: int, most: int) -> None:
@@ -86,3 +88,9 @@ class Store(Protocol):
     def look(self) -> tuple[bool, int | None]:
         """Return whether the root exists, and the free bytes; refuse one that cannot be written."""
         ...
+
+
+def read_each(store: Store, paths: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield many small files, with few of them in memory: others can write any number of large ones."""
+    for start in range(0, len(paths), _AT_ONCE):
+        yield from store.read_all(paths[start : start + _AT_ONCE])
