@@ -14,6 +14,7 @@ from playhead.config.kafka_properties import read_properties
 from playhead.errors import BadValue, UsageError
 from playhead.host import named_files
 from playhead.kafka.groups import offsets_csv
+from playhead.postgres import server
 from tests.fix_strangers import NEEDS_A_STRANGER, STRANGER, as_stranger, strangers_folder
 
 ENDLESS = Path("/dev/zero")
@@ -49,6 +50,39 @@ def test_a_strangers_pipe_is_not_waited_for(servers_folder: Path, tmp_path: Path
     asked = [sys.executable, "-c", code, str(pipe)]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False)
     assert "it is a pipe of" in done.stderr
+
+
+@NEEDS_A_STRANGER
+@pytest.mark.parametrize(
+    ("variables", "url", "said"),
+    [
+        ({"PGPASSFILE": "{pipe}"}, "postgresql://me@localhost/db", ""),
+        ({}, "postgresql://me@localhost/db?passfile={pipe}", ""),
+        ({"PGSERVICEFILE": "{pipe}", "PGSERVICE": "prod"}, "postgresql:///db", "it is a pipe of"),
+        ({"PGSERVICEFILE": "{pipe}", "PGSERVICE": "prod"}, "host=there", "it is a pipe of"),
+    ],
+)
+def test_no_file_of_libpq_is_a_strangers_pipe_that_is_waited_for(
+    servers_folder: Path, tmp_path: Path, variables: dict[str, str], url: str, said: str
+) -> None:
+    pipe = strangers_folder(servers_folder / f"pipes-{tmp_path.name}") / "pipe"
+    assert as_stranger("mkfifo", str(pipe)).returncode == 0
+    named = {name: value.format(pipe=pipe) for name, value in variables.items()}
+    code = "import sys; from playhead.postgres import server; server.checked(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, url.format(pipe=pipe)],
+        env=os.environ | named,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert said in done.stderr
+    assert (done.returncode != 0) is bool(said), done.stderr
+
+
+def test_a_file_of_passwords_without_an_end_fills_no_memory() -> None:
+    server.checked(f"postgresql://me@localhost/db?passfile={ENDLESS}")
 
 
 @NEEDS_A_STRANGER

@@ -18,7 +18,7 @@ from psycopg import conninfo
 from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
-from playhead.host import paths
+from playhead.host import named_files, paths
 from playhead.postgres.bounded_connection import BoundedConnection
 from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_name, service_of, settings_of
@@ -139,7 +139,7 @@ def _heed_password(given: Mapping[str, Any]) -> None:
 def _passwords_for(hosts: Container[str], file: str) -> list[str]:
     """Return the passwords that a file of passwords has for one of the hosts."""
     with suppress(OSError, ValueError, UsageError):
-        lines = paths.at_home(file).read_text(encoding="utf-8").splitlines()
+        lines = named_files.text_of(paths.at_home(file)).splitlines()
         matches = [match for line in lines if (match := _LINE.match(line))]
         return [
             _KEPT.sub(r"\1", match["password"])
@@ -219,6 +219,7 @@ def _elsewhere(said: str, key: str, found: str, variable: str) -> Refused:
 
 def _has_login_of_service() -> bool:
     """Return whether the service of PGSERVICE has a password, which overrides PGPASSWORD."""
+    service_of({})  # Refuses a file that libpq would wait for.
     defaults = {each.keyword: each.val for each in psycopg.pq.Conninfo.get_defaults()}
     password = defaults.get(b"password")
     return password is not None and os.fsdecode(password) != os.environ.get("PGPASSWORD")

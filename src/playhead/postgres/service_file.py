@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
-from playhead.errors import UsageError
-from playhead.host import paths
+from playhead.errors import Refused, UsageError
+from playhead.host import named_files, paths
 
 _SYSTEM_FOLDER: Final = "/etc/postgresql-common"
 """Where the libpq that comes with psycopg looks without PGSYSCONFDIR."""
@@ -19,15 +18,25 @@ def service_name(given: Mapping[str, Any]) -> str:
 
 
 def service_of(given: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return what the service says; nothing without a service, and None for one that cannot be read."""
+    """Return what the service says; nothing without a service, and None for one that cannot be read.
+
+    A pipe of another user is refused, because libpq would wait for it.
+    """
     name = service_name(given)
     if not name:
         return {}
     for file in _places(given):
-        with suppress(OSError, UsageError):
-            found = group_in(paths.at_home(file).read_bytes(), name)
-            if found is not None:
-                return found
+        try:
+            found = group_in(named_files.bytes_of(paths.at_home(file)), name)
+        except named_files.PipeOfAnother as exc:
+            raise Refused(
+                f"the service file {file} is not read: {exc.strerror}",
+                hint="name another file in PGSERVICEFILE, or none",
+            ) from exc
+        except (OSError, UsageError):
+            continue
+        if found is not None:
+            return found
     return None
 
 
