@@ -19,6 +19,18 @@ LOST: Final = "08006"
 """The SQLSTATE of a connection that was lost."""
 
 
+class MarkUnreadable(PlayheadError):
+    """A mark says nothing that Playhead writes: whoever may play a session of the log may write one."""
+
+    def __init__(self, *, session: str, said: str) -> None:
+        self.session, self.said = session, said
+        super().__init__(
+            f"a mark of session {session!r:.100} cannot be read: {said!r:.100}",
+            hint="another user of the target has written it: delete that row of playhead_ledger.marks, and "
+            "play on a server that only the replay uses",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What a plan says of the server."""

@@ -18,7 +18,15 @@ from playhead.postgres.query_link import QueryLink, address_of, database_of, one
 from playhead.postgres.query_marks import MARKS, TABLE_OF_MARKS, Marks
 from playhead.postgres.session import Row, Session, open_session
 from playhead.postgres.terms import Replays
-from playhead.server import BackendStays, Control, Explainer, Marked, Server, ServerFacts
+from playhead.server import (
+    BackendStays,
+    Control,
+    Explainer,
+    Marked,
+    MarkUnreadable,
+    Server,
+    ServerFacts,
+)
 from playhead.tables.ledger import SavedTerms
 from playhead.target import InUse
 from playhead.terms import Terms
@@ -203,9 +211,8 @@ class PostgresControl(Control):
         notes: Counter[str] = Counter()
         for name, text in named:
             for each in str(text).split(","):
-                at, _, outcome = each.partition(":")
                 if name:
-                    divergent[str(name), int(at)] = int(outcome)
+                    divergent.update([_told(str(name), each)])
                 else:
                     notes[each] += 1
         lines = {str(name): int(line) for name, line in last if name}
@@ -293,6 +300,15 @@ class PostgresControl(Control):
             for pid, blocking in rows
             if blocking
         }
+
+
+def _told(session: str, text: str) -> tuple[tuple[str, int], int]:
+    """Return the line and the outcome that a mark tells of."""
+    at, _, outcome = text.partition(":")
+    try:
+        return (session, int(at)), int(outcome)
+    except ValueError as exc:
+        raise MarkUnreadable(session=session, said=text) from exc
 
 
 def _if_allowed(session: Session, statement: str) -> list[Row]:

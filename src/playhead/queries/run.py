@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,7 +21,7 @@ from playhead.queries.settling import Settling
 from playhead.queries.tape import Tape
 from playhead.queries.watchdog import Watchdog
 from playhead.record import Slice
-from playhead.server import Control, Server
+from playhead.server import Control, MarkUnreadable, Server
 from playhead.source import TopicPartition
 
 _ENTRIES_EVERY_NS: Final = 1_000 * MS
@@ -130,7 +130,7 @@ class QueryRun:
         marked = control.marked(self.run)
         self.results.forced = max(self.results.forced, marked.notes.get(FORCED_ORDER, 0))
         self.results.state_lost = max(self.results.state_lost, marked.notes.get(STATE_LOST, 0))
-        divergent = {line: Outcome(outcome) for line, outcome in marked.divergent.items()}
+        divergent = _outcomes(marked.divergent)
         return Earlier(dict(self.written), marked.last, marked.in_doubt, divergent)
 
     def _turns(self, player: Player, helper: Helper) -> None:
@@ -192,3 +192,11 @@ class QueryRun:
     def _tell(self, player: Player) -> None:
         """Report the progress; called every second, and at the end."""
         self.progress(len(self.tape) - player.settling.left, len(self.tape))
+
+
+def _outcomes(marked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], Outcome]:
+    known = {each.value: each for each in Outcome}
+    for (session, line), outcome in marked.items():
+        if outcome not in known:
+            raise MarkUnreadable(session=session, said=f"{line}:{outcome}")
+    return {place: known[outcome] for place, outcome in marked.items()}
