@@ -20,7 +20,7 @@ LOST: Final = "08006"
 
 
 class MarkUnreadable(PlayheadError):
-    """A mark says nothing that Playhead writes: whoever may play a session of the log may write one."""
+    """A mark has a text that Playhead does not write; every user of the target can write marks."""
 
     def __init__(self, *, session: str, said: str) -> None:
         self.session, self.said = session, said

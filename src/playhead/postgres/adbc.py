@@ -13,6 +13,7 @@ from adbc_driver_manager import AdbcConnection, AdbcStatement, StatementOptions
 from adbc_driver_postgresql import StatementOptions as PostgresOptions
 from psycopg import conninfo
 
+from playhead.postgres.answers import reading
 from playhead.postgres.bounded_connection import refuse_values
 from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_of
@@ -110,10 +111,12 @@ class ArrowConnection:
                 columns = [_column(each) for each in parameters]
                 names = [str(number) for number in range(len(parameters))]
                 stated.bind(pa.RecordBatch.from_arrays(columns, names))
-            answer, changed = stated.execute_query()
-            parts = list(pa.RecordBatchReader.from_stream(answer))
+            with reading(Error):
+                answer, changed = stated.execute_query()
+                parts = list(pa.RecordBatchReader.from_stream(answer))
         refuse_values(sum(part.num_rows * part.num_columns for part in parts))
-        return [row for part in parts for row in _rows(part)], changed
+        with reading(Error):
+            return [row for part in parts for row in _rows(part)], changed
 
     def copy(self, rows: Any, table: str, schema: str | None) -> None:
         """Append a table to one with the same columns; without a schema, to a temporary one."""

@@ -130,11 +130,12 @@ class Comparison:
         self, tombstones: int, unshown: Sequence[int], extra_fields: ExtraFields
     ) -> SliceComparison:
         """Return the comparison; skipped tombstones leave nothing to look for."""
-        run = self._session.run
-        [(expected, same, different, found, wanted, held)] = run(_COUNTS)
+        expected, same, different, found, wanted, held = self._session.one(
+            _COUNTS, kinds=(int, int, int, int, str, str)
+        )
         tally = Tally(same + tombstones, expected - same, len(unshown), found=found)
         tally.expected_sum, tally.found_sum = int(wanted), int(held)
-        shown = run(
+        shown = self._session.run(
             f"SELECT o, what, columns FROM {_JUDGED} WHERE what IS NOT NULL ORDER BY o LIMIT {SHOWN}"  # noqa: S608
         )
         tally.differences = [self._difference(*row) for row in shown]
@@ -176,7 +177,8 @@ class Comparison:
             f"{unless_refused(table, [(self._entry.slice, self._refused)])}"
             f"{self._ledger.unless_others(self._replay_id, table)}"
         )
-        [(count,)] = self._session.run(f"SELECT pg_catalog.count(*) FROM ({there}) x")  # noqa: S608
+        counted = f"SELECT pg_catalog.count(*) FROM ({there}) x"  # noqa: S608
+        (count,) = self._session.one(counted, kinds=[int])
         if not count:
             return 0, []
         found = self._session.run(f"SELECT o FROM ({there}) x ORDER BY 1 LIMIT {SHOWN}")  # noqa: S608

@@ -80,14 +80,15 @@ class AppendedRows:
         last = slices[-1]
         tombstones = sum(each.tombstones for each in slices)
         unshown = [offset for each in slices for offset in each.unshown]
-        [(expected, same, different, unknown, found, wanted, held)] = self._session.run(
+        expected, same, different, unknown, found, wanted, held = self._session.one(
             "SELECT pg_catalog.count(*) FILTER (WHERE n = 1), "  # noqa: S608
             "pg_catalog.count(*) FILTER (WHERE n = 1 AND what IS NULL), "
             "pg_catalog.count(*) FILTER (WHERE what IN ('missing', 'changed', 'extra')), "
             "pg_catalog.count(*) FILTER (WHERE what IN ('more', 'open')), "
             "pg_catalog.count(*) FILTER (WHERE held IS NOT NULL), "
             f"{checksum('wanted', 'n = 1')}, {checksum('held', 'true')} "
-            f"FROM {_JUDGED} WHERE place = {place}"
+            f"FROM {_JUDGED} WHERE place = {place}",
+            kinds=(int, int, int, int, int, str, str),
         )
         shown = self._session.run(
             f"SELECT o, what, columns FROM {_JUDGED} WHERE place = {place} "  # noqa: S608
@@ -140,8 +141,9 @@ class AppendedRows:
     def _by_all(self) -> str:
         """Compare how often each row exists, by the columns that all rows name."""
         common = f"(SELECT pg_catalog.bit_and({_BITS}) FROM {self._name})"  # noqa: S608
-        [(bits, is_common)] = self._session.run(
-            f"SELECT {common}::text, NOT EXISTS (SELECT FROM {self._name} WHERE {_BITS} <> {common})"  # noqa: S608
+        bits, is_common = self._session.one(
+            f"SELECT {common}::text, NOT EXISTS (SELECT FROM {self._name} WHERE {_BITS} <> {common})",  # noqa: S608
+            kinds=(str | None, bool),
         )
         known = [each for each, bit in zip(self._fields, bits or "", strict=False) if bit == "1"]
         wanted, there = (

@@ -108,7 +108,8 @@ class _Taken:
     def take(self) -> None:
         merge, run = self._stage.merge, self._session.run
         run(make_wanted(merge, self._layout, is_update=self._is_update))
-        [(rows,)] = run(f"SELECT pg_catalog.count(*) FROM {WANTED}")  # noqa: S608
+        counted = f"SELECT pg_catalog.count(*) FROM {WANTED}"  # noqa: S608
+        (rows,) = self._session.one(counted, kinds=[int])
         superseded = self._bury() if self._stage.has_tombstones else 0
         parts = run(
             f"SELECT {_LAYER}::int8, {_FORM}::int8 FROM {WANTED} GROUP BY {_LAYER}, {_FORM} "  # noqa: S608
@@ -157,11 +158,12 @@ class _Taken:
             f"pg_catalog.count(*) OVER (PARTITION BY {keys}), {self._is_mixed()}, {_BITS}, {', '.join(columns)} "
             f"FROM {WANTED} w WHERE {_LAYER} = {layer} AND {_FORM} = {form} ORDER BY {keys}, {self._wins()}"
         )
-        [(taken,)] = self._session.run(
+        (taken,) = self._session.one(
             f"WITH put AS (INSERT INTO {self._into.name} AS s ({names}) {chosen} "  # noqa: S608
             f"ON CONFLICT ({self._keys}, {_PLACE}) DO UPDATE SET {own}, {', '.join(sets)} "
             f"RETURNING s.{_LAST}) SELECT pg_catalog.count(*) FROM put "
-            f"WHERE {_LAST} >= {self._compared.entry.slice.from_offset}"
+            f"WHERE {_LAST} >= {self._compared.entry.slice.from_offset}",
+            kinds=[int],
         )
         return int(taken)
 
@@ -237,12 +239,13 @@ class _Taken:
         keys = [named(name) for name in self._into.key]
         same = " AND ".join(f"w.{name} = g.{name}" for name in keys)
         theirs = " AND ".join(f"s.{name} = n.{name}" for name in keys)
-        [(count,)] = self._session.run(
+        (count,) = self._session.one(
             f"WITH lost AS (DELETE FROM {WANTED} w USING {GONE} g WHERE {same} AND {later} "  # noqa: S608
             f"RETURNING {', '.join(f'w.{name}' for name in keys)}), "
             f"numbers AS (SELECT {self._keys}, pg_catalog.count(*) AS {_COUNT} FROM lost GROUP BY {self._keys}), "
             f"noted AS (UPDATE {self._into.name} s SET {_COUNT} = s.{_COUNT} + n.{_COUNT} FROM numbers n "
             f"WHERE {theirs} AND s.{_PLACE} = {self._compared.place} RETURNING n.{_COUNT}) "
-            f"SELECT coalesce(pg_catalog.sum({_COUNT}), 0)::int8 FROM noted"
+            f"SELECT coalesce(pg_catalog.sum({_COUNT}), 0)::int8 FROM noted",
+            kinds=[int],
         )
         return int(count)

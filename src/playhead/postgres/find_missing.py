@@ -79,8 +79,9 @@ class MissingRows:
     def _looked_for(self) -> tuple[int, list[int], int]:
         """Return how many records were looked for, which are missing, and how many a row from elsewhere is for."""
         no_key = " OR ".join(f"e.{named(name)} IS NULL" for name in self._by)
-        [(expected, without_key)] = self._session.run(
-            f"SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE {no_key}) FROM {EXPECTED} e"  # noqa: S608
+        expected, without_key = self._session.one(
+            f"SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE {no_key}) FROM {EXPECTED} e",  # noqa: S608
+            kinds=(int, int),
         )
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._by)
         older = self._older()

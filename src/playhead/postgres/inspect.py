@@ -107,10 +107,11 @@ def _refuse_missing_privileges(session: Session, subject: Subject) -> None:
     needed = ["INSERT", "SELECT"]
     needed += ["UPDATE"] if habits.rule in ("newer", "update") else []
     needed += ["DELETE"] if habits.tombstones == "delete" else []
-    [(user, has_usage, *has)] = session.run(
+    user, has_usage, *has = session.one(
         "SELECT current_user::text, pg_catalog.has_schema_privilege($1, 'USAGE'), "
         + ", ".join(f"pg_catalog.has_table_privilege($2::int8::oid, '{each}')" for each in needed),
         (table.place.schema, table.oid),
+        kinds=(str, bool, ...),
     )
     missing = [each for each, is_there in zip(needed, has, strict=True) if not is_there]
     if missing or not has_usage:
@@ -346,7 +347,8 @@ def _notes_of_table(subject: Subject) -> Iterator[Note]:
 
 def _notes_of_session(session: Session, subject: Subject) -> Iterator[Note]:
     """Return a note for a role whose rows are not checked: not changed here, since only a superuser may."""
-    [(role,)] = session.run("SELECT pg_catalog.current_setting('session_replication_role')")
+    statement = "SELECT pg_catalog.current_setting('session_replication_role')"
+    (role,) = session.one(statement, kinds=[str])
     if role == "replica":
         text = f"session_replication_role of this user is replica: rows of {subject.table.place} are written "
         text += "without its foreign keys and triggers"
@@ -362,7 +364,8 @@ def _notes_of_foreign(session: Session, table: Table) -> Iterator[Note]:
 
 def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
     table, rule = subject.table, subject.habits.rule
-    [(has_rows,)] = session.run(f"SELECT EXISTS (SELECT FROM {table.place.quoted})")  # noqa: S608 - quoted
+    statement = f"SELECT EXISTS (SELECT FROM {table.place.quoted})"  # noqa: S608 - quoted
+    (has_rows,) = session.one(statement, kinds=[bool])
     if has_rows and rule is None:
         text = f"{table.place} has rows already"
         if table.keys:

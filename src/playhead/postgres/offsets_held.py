@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from playhead.errors import Refused
 from playhead.inventory import HeldOffsets
 from playhead.offset_bitmap import BITS, BitmapWords, pieces
+from playhead.postgres.answers import reading
 from playhead.postgres.merge_sql import Rule, named
 from playhead.postgres.rows.column_types import INTEGERS, TIMES
 from playhead.postgres.session import Session, literal, open_session
@@ -159,10 +160,12 @@ class _Asked:
             rows = self.session.run(self._statement(spans))
         if len(rows) > _MOST_RUNS:
             raise TooManyGaps(str(self.table.place))
-        for partition, first, end, bits, count in rows:
-            place = (self.topic, int(partition))
-            found.words.setdefault(place, []).append(BitmapWords(int(first), int(end), int(bits)))
-            found.rows += int(count)
+        with reading():
+            for partition, first, end, bits, count in rows:
+                place = (self.topic, int(partition))
+                words = BitmapWords(int(first), int(end), int(bits))
+                found.words.setdefault(place, []).append(words)
+                found.rows += int(count)
         if sum(map(pieces, found.words.values())) > _MOST_RUNS:
             raise TooManyGaps(str(self.table.place))
 
@@ -239,5 +242,4 @@ class _Asked:
             return False
         conditions = " OR ".join(f"{named(name)} IS NULL" for name in unsure)
         statement = f"SELECT EXISTS (SELECT FROM {self.table.place.quoted} WHERE {conditions})"  # noqa: S608
-        [(some,)] = self.session.run(statement)
-        return bool(some)
+        return bool(self.session.one(statement, kinds=[bool])[0])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.errors import PlayheadError
+from playhead.postgres.answers import reading
 from playhead.postgres.errors import RightMissing, StatementRefused
 from playhead.postgres.session import Session, TableName
 from playhead.tables.sql import named
@@ -117,7 +118,8 @@ class OwnTable:
     def _found(self) -> "_Found | None":
         """Return the schema with this table; None without the schema."""
         found = self.session.run(_FOUND, self._name)
-        return _Found(*found[0]) if found else None
+        with reading():
+            return _Found(*found[0]) if found else None
 
     def _refuse_strange(self, found: "_Found") -> None:
         """Refuse what can run code of another user: such code would have this user's rights."""
@@ -152,9 +154,10 @@ class OwnTable:
     def _missing(self, rights: Sequence[str]) -> tuple[list[str], str]:
         """Return the rights that this user lacks, the schema's before the table's, and the user."""
         asked = ", ".join(f"pg_catalog.has_table_privilege(c.oid, '{each}')" for each in rights)
-        [(user, usage, *has)] = self.session.run(
+        user, usage, *has = self.session.one(
             f"SELECT current_user::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE'), {asked} {_OF_ITS_NAME}",
             self._name,
+            kinds=(str, bool, ...),
         )
         if not usage:
             return ["USAGE"], user

@@ -10,6 +10,7 @@ from typing import Final
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.ledger import Entry
+from playhead.postgres.answers import reading
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.explain import open_explainer
 from playhead.postgres.ledger import DEFAULT, Ledger
@@ -87,7 +88,7 @@ class PostgresControl(Control):
 
     def facts(self) -> ServerFacts:
         with self._session() as session:
-            [(version, database, user, free, is_standby, has_escapes)] = session.run(
+            version, database, user, free, is_standby, has_escapes = session.one(
                 "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_database()::text, "
                 "current_user::text, "
                 "pg_catalog.current_setting('max_connections')::int8 "
@@ -96,7 +97,8 @@ class PostgresControl(Control):
                 "WHERE backend_type = 'client backend'), "
                 "pg_catalog.pg_is_in_recovery(), "
                 "(SELECT reset_val = 'off' FROM pg_catalog.pg_settings "
-                "WHERE name = 'standard_conforming_strings')"
+                "WHERE name = 'standard_conforming_strings')",
+                kinds=(str, str, str, int, bool, bool | None),
             )
             return ServerFacts(
                 self._identifier(session),
@@ -167,16 +169,17 @@ class PostgresControl(Control):
                 "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings "
                 "WHERE name = 'idle_session_timeout'"
             )
-            [(mine,)] = session.run(
+            (mine,) = session.one(
                 "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended($1, 0))",
                 (f"playhead queries run {run}",),
+                kinds=[bool],
             )
             if not mine:
                 raise InUse(run, where=f"another process holds its lock in {session.where}")
 
     def fence(self, run: str) -> None:
         with self._session() as session:
-            [(number,)] = session.run(f"SELECT {Marks(run).key()}")
+            (number,) = session.one(f"SELECT {Marks(run).key()}", kinds=[int])
             until = time.monotonic() + _GONE_WITHIN_S
             while rows := session.run(_ENDED.format(key=number)):
                 for (pid,) in rows:
@@ -207,17 +210,8 @@ class PostgresControl(Control):
                 "AND divergent IS NOT NULL",
                 (run,),
             )
-        divergent: dict[tuple[str, int], int] = {}
-        notes: Counter[str] = Counter()
-        for name, text in named:
-            for each in str(text).split(","):
-                if name:
-                    divergent.update([_told(str(name), each)])
-                else:
-                    notes[each] += 1
-        lines = {str(name): int(line) for name, line in last if name}
-        doubt = frozenset((str(name), int(line)) for name, line in begun)
-        return Marked(lines, doubt, divergent, dict(notes))
+            with reading():
+                return _marked(last, begun, named)
 
     def note(self, run: str, what: str) -> None:
         with self._session() as session:
@@ -276,10 +270,11 @@ class PostgresControl(Control):
     def fate(self, run: str, session_id: str, backend: int) -> int | None:
         self.end_backend(backend)
         with self._session() as session:
-            [(line,)] = session.run(
+            (line,) = session.one(
                 f"SELECT pg_catalog.max(line) FROM {MARKS.quoted} WHERE run = $1 AND session = $2 "  # noqa: S608
                 "AND NOT is_before",
                 (run, session_id),
+                kinds=[int | None],
             )
             return None if line is None else int(line)
 
@@ -300,6 +295,20 @@ class PostgresControl(Control):
             for pid, blocking in rows
             if blocking
         }
+
+
+def _marked(last: list[Row], begun: list[Row], named: list[Row]) -> Marked:
+    divergent: dict[tuple[str, int], int] = {}
+    notes: Counter[str] = Counter()
+    for name, text in named:
+        for each in str(text).split(","):
+            if name:
+                divergent.update([_told(str(name), each)])
+            else:
+                notes[each] += 1
+    lines = {str(name): int(line) for name, line in last if name}
+    doubt = frozenset((str(name), int(line)) for name, line in begun)
+    return Marked(lines, doubt, divergent, dict(notes))
 
 
 def _told(session: str, text: str) -> tuple[tuple[str, int], int]:

@@ -15,6 +15,7 @@ from playhead import secrets
 from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
+from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row
 from playhead.postgres.errors import TOO_LARGE, DataError, StatementRefused, translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.statement_connection import StatementConnection
@@ -97,10 +98,11 @@ class Session:
             f"pg_catalog.set_config({literal(name)}, {literal(value)}, false)"
             for name, value in _SETTINGS.items()
         )
-        [(*_, process)] = self.run(f"SELECT {settings}, {_LASTING}, {_PROCESS}")
-        [(version, lock_timeout, same)] = self.run(
+        *_, process = self.one(f"SELECT {settings}, {_LASTING}, {_PROCESS}", kinds=(..., int))
+        version, lock_timeout, same = self.one(
             "SELECT pg_catalog.current_setting('server_version_num')::int8, "
-            f"pg_catalog.current_setting('lock_timeout'), {_PROCESS}"
+            f"pg_catalog.current_setting('lock_timeout'), {_PROCESS}",
+            kinds=(int, str, int),
         )
         if process != same:
             raise SharedConnection(where)
@@ -125,6 +127,12 @@ class Session:
         """Return the rows of one statement."""
         with self._translated():
             return self._link.ask(statement, parameters)[0]
+
+    def one(self, statement: str, parameters: Sequence[Any] = (), *, kinds: Sequence[Any]) -> Row:
+        """Return the only row of one statement; its values are of the types that `only_row` describes."""
+        rows = self.run(statement, parameters)
+        with self._translated():
+            return only_row(rows, kinds)
 
     def count(self, statement: str) -> int:
         """Return how many rows a statement changed; with parameters, the driver would not know it."""
@@ -180,9 +188,11 @@ class Session:
     def locked(self, name: str) -> Iterator[bool]:
         """Hold the lock of this name in the block, if no other session has it; yield whether."""
         key = "pg_catalog.hashtextextended($1, 0)"
-        [(is_mine,)] = self.run(f"SELECT pg_catalog.pg_try_advisory_lock({key})", (name,))
+        (is_mine,) = self.one(
+            f"SELECT pg_catalog.pg_try_advisory_lock({key})", (name,), kinds=[bool]
+        )
         try:
-            yield bool(is_mine)
+            yield is_mine
         finally:
             if is_mine:
                 with contextlib.suppress(PlayheadError):  # A connection that is lost has no lock.
@@ -192,6 +202,8 @@ class Session:
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except AnswerMisformed as exc:
+            raise NoPostgres(self.where, reason=str(exc)) from exc
         except (Error, psycopg.Error) as exc:
             raise translated(
                 exc, where=self.where, grant=self._grant, connection_lost=self._link.is_lost
@@ -237,6 +249,8 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
             return
         with _connected(url, grant) as session:
             yield session
+    except AnswerMisformed as exc:
+        raise NoPostgres(secrets.without_password(url), reason=str(exc)) from exc
     except DataError as exc:
         # No value of a record is in these statements: a server that refuses one is no PostgreSQL, or broken.
         where = secrets.without_password(url)
@@ -252,8 +266,11 @@ def _connected(url: str, grant: str) -> Iterator[Session]:
 @contextmanager
 def open_copy_session(url: str, *, grant: str) -> Iterator[CopySession]:
     """Connect as `open_session` does, for COPY too."""
-    with _linked(url, ArrowConnection) as (link, where):
-        yield CopySession(link, where=where, grant=grant)
+    try:
+        with _linked(url, ArrowConnection) as (link, where):
+            yield CopySession(link, where=where, grant=grant)
+    except AnswerMisformed as exc:
+        raise NoPostgres(secrets.without_password(url), reason=str(exc)) from exc
 
 
 @contextmanager

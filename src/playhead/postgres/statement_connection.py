@@ -1,6 +1,7 @@
 """A connection of psycopg, for statements only: unlike the Arrow driver, it reads no catalog when it connects."""
 
 import select
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from psycopg import RawCursor, adapt
 from psycopg.pq import TransactionStatus
 from psycopg.types import json, numeric, string
 
+from playhead.postgres.answers import reading
 from playhead.postgres.bounded_connection import BoundedConnection, refuse_values
 from playhead.postgres.connecting import opened
 
@@ -69,6 +71,10 @@ class StatementConnection:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
         with RawCursor(self._connection) as cursor:
             # Results in binary form come by the extended protocol, which takes one statement only.
-            cursor.execute(statement, parameters or None, binary=True)
-            refuse_values(cursor.rowcount * len(cursor.description or ()))
-            return cursor.fetchall() if cursor.description is not None else [], cursor.rowcount
+            with reading(
+                psycopg.Error, UnicodeEncodeError, struct.error
+            ):  # The last two: of parameters.
+                cursor.execute(statement, parameters or None, binary=True)
+            with reading(psycopg.Error):
+                refuse_values(cursor.rowcount * len(cursor.description or ()))
+                return cursor.fetchall() if cursor.description is not None else [], cursor.rowcount

@@ -138,5 +138,5 @@ def _count(entry: Entry, name: str) -> int:
 
 def _rows(session: Session, table: Table) -> int:
     only = "ONLY " if table.kind == "r" else ""
-    [(count,)] = session.run(f"SELECT pg_catalog.count(*)::int8 FROM {only}{table.place.quoted}")  # noqa: S608
-    return int(count)
+    counted = f"SELECT pg_catalog.count(*)::int8 FROM {only}{table.place.quoted}"  # noqa: S608
+    return int(session.one(counted, kinds=[int])[0])

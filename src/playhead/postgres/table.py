@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from playhead.postgres.answers import reading
+from playhead.postgres.errors import DataError
 from playhead.postgres.session import Row, TableName
 from playhead.written_rows import ColumnThere
 
@@ -219,13 +221,14 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
     found = ask(_TABLE, (place.schema, place.name))
     if not found:
         return None
-    oid, kind, persistence, schema, name, *more = found[0]
-    triggers, drops, security, deferred, cascades, elsewhere = more
-    columns = tuple(_column(ask, row) for row in ask(_COLUMNS, (oid,)))
-    keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
-    flags = (triggers, drops, security, deferred, cascades)
-    place = TableName(schema, name)
-    return Table(place, oid, kind, persistence, *flags, columns, keys, elsewhere)
+    with reading(DataError):
+        oid, kind, persistence, schema, name, *more = found[0]
+        triggers, drops, security, deferred, cascades, elsewhere = more
+        columns = tuple(_column(ask, row) for row in ask(_COLUMNS, (oid,)))
+        keys = tuple(_key(row) for row in ask(_KEYS, (oid,)))
+        flags = (triggers, drops, security, deferred, cascades)
+        place = TableName(schema, name)
+        return Table(place, oid, kind, persistence, *flags, columns, keys, elsewhere)
 
 
 def _column(ask: Ask, row: Row) -> Column:

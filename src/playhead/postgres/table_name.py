@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from playhead.errors import Refused, did_you_mean
+from playhead.postgres.answers import only_row, reading
 from playhead.postgres.session import Row, TableName
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
@@ -40,8 +41,9 @@ def no_table(ask: Ask, place: TableName, *, hint: str) -> NoTable:
         "ORDER BY n.nspname = $1, 1, 2 DESC LIMIT 10000",  # Of two, the last one counts.
         (place.schema,),
     )
-    existing = {name: f"{schema}.{name}" for schema, name in found}
-    return NoTable(place, existing=existing, hint=hint)
+    with reading():
+        existing = {name: f"{schema}.{name}" for schema, name in found}
+        return NoTable(place, existing=existing, hint=hint)
 
 
 def parts_of(name: str, topic: str = "") -> tuple[str | None, str]:
@@ -82,10 +84,11 @@ def place_of(ask: Ask, name: str, topic: str = "") -> TableName:
             (wanted[1], wanted[0] or ""),
         )
         if found:
-            return TableName(*found[0])
+            schema, table = only_row(found[:1], (str, str))
+            return TableName(schema, table)
     if schema is not None:
         return TableName(schema, table)
-    [(current,)] = ask("SELECT pg_catalog.current_schema()::text", ())
+    (current,) = only_row(ask("SELECT pg_catalog.current_schema()::text", ()), [str | None])
     if current is None:
         raise BadTableName(name, reason="it has no schema, and nor has the search path")
     return TableName(current, table)

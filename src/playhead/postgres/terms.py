@@ -84,7 +84,8 @@ def whereto(table: TableName, oid: int | None) -> Whereto:
 
 def identity_of(session: Session) -> str:
     """The same text for one database, however it is addressed."""
-    [(system, database)] = session.run(
-        "SELECT system_identifier::text, pg_catalog.current_database()::text FROM pg_catalog.pg_control_system()"
+    system, database = session.one(
+        "SELECT system_identifier::text, pg_catalog.current_database()::text FROM pg_catalog.pg_control_system()",
+        kinds=(str, str),
     )
     return f"postgres:{hashlib.sha256(f'{system}/{database}'.encode()).hexdigest()[:16]}"

@@ -38,14 +38,15 @@ class KeptRows:
         """Return how many rows of the table this transaction has deleted and, with rules, inserted."""
         count_deletions(self._session, self._table)
         oid = self._table.oid
-        [(count,)] = self._session.run(
+        (count,) = self._session.one(
             "SELECT coalesce(pg_catalog.sum(pg_catalog.pg_stat_get_xact_tuples_deleted(o.oid)), 0)::int8 "  # noqa: S608
             f"FROM (SELECT {oid}::oid AS oid UNION SELECT relid FROM "
-            f"pg_catalog.pg_partition_tree({oid}::oid)) o"
+            f"pg_catalog.pg_partition_tree({oid}::oid)) o",
+            kinds=[int],
         )
         inserted = 0
         if self._table.may_write_elsewhere:
-            [(inserted,)] = self._session.run(_INSERTED.format(oid=oid))
+            (inserted,) = self._session.one(_INSERTED.format(oid=oid), kinds=[int])
         return int(count), int(inserted)
 
     def changed_since(self, before: tuple[int, int], found: Mapping[str, int]) -> dict[str, int]:
@@ -62,7 +63,7 @@ class KeptRows:
         """Return how many keys are still there after the deletion of their rows."""
         if not self.may_drop and not self._table.has_row_security:
             return 0
-        return int(self._session.run(merge.still_there())[0][0])
+        return int(self._session.one(merge.still_there(), kinds=[int])[0])
 
     def outcome(
         self, merge: MergeSql, found: Mapping[str, int], counts: Mapping[str, int]
@@ -109,7 +110,7 @@ class KeptRows:
         return min(left, not_there - gone), gone
 
     def _not_there(self, merge: MergeSql) -> int:
-        return int(self._session.run(merge.not_there())[0][0])
+        return int(self._session.one(merge.not_there(), kinds=[int])[0])
 
 
 def count_deletions(session: Session, table: Table) -> None:

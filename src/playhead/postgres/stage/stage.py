@@ -313,7 +313,7 @@ class Stage:
         """Return how many rows were inserted, and how many existing ones were changed."""
         if not self.merge.answers_counts:
             return {"inserted": self._session.count(statement)}
-        [(inserted, written, *due)] = self._session.run(statement)
+        inserted, written, *due = self._session.one(statement, kinds=(int, ...))
         found = {"inserted": inserted, "updated": written - inserted}
         return found | unmet(found, due)
 

@@ -1,0 +1,143 @@
+"""Answers of a server that no PostgreSQL gives are an error that names the server, and no fault of Playhead's."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row, reading
+from playhead.postgres.session import open_session
+from playhead.postgres.table import read_table
+from playhead.postgres.table_name import TableName, no_table, place_of
+from tests.lying_server import LyingServer, message, ready
+
+_BINARY = 1
+_TYPES = {bytes: 17, int: 20, str: 25, None: 25}
+
+
+def answer(*values: bytes | int | str | None, name: bytes = b"a", form: int = _BINARY) -> bytes:
+    """An answer to a statement of the extended protocol, with one row."""
+    columns, cells = b"", b""
+    for value in values:
+        kind = _TYPES[None if value is None else type(value)]
+        columns += name + b"\0" + struct.pack(">ihihih", 0, 0, kind, -1, -1, form)
+        data = (
+            b"\xff"
+            if value is None
+            else struct.pack(">q", value)
+            if isinstance(value, int)
+            else value.encode()
+            if isinstance(value, str)
+            else value
+        )
+        cells += struct.pack(">i", -1) if value is None else struct.pack(">i", len(data)) + data
+    count = struct.pack(">h", len(values))
+    rows = message(b"D", count + cells) if values else b""
+    return (
+        message(b"1", b"")
+        + message(b"2", b"")
+        + message(b"T", count + columns)
+        + rows
+        + message(b"C", b"SELECT 1\0")
+        + ready(b"I")
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (answer("UTC", b"\xff"), "a value of the type bytes"),
+        (answer("UTC", None), "a value of the type NoneType"),
+        (answer("UTC", "12"), "a value of the type str"),
+        (answer(), "0 rows"),
+        (answer("UTC", 1, name=b"\xff"), "UnicodeDecodeError"),
+        (answer("UTC", 1, form=0), "ValueError"),
+        (answer("UTC", 1, form=7), "ValueError"),
+    ],
+    ids=["bytes", "null", "a text", "no row", "a name", "as text", "no form"],
+)
+def test_a_session_that_is_answered_nonsense_is_an_error_of_ours(first: bytes, reason: str) -> None:
+    with (
+        LyingServer(first) as server,
+        pytest.raises(NoPostgres, match="does not answer as PostgreSQL does") as caught,
+        open_session(server.url, grant=""),
+    ):
+        pass
+    assert reason in caught.value.reason
+    assert "password" not in str(caught.value)
+
+
+def test_what_is_read_in_a_session_is_said_with_its_server() -> None:
+    begun = [answer("UTC", 7), answer(160_000, "1s", 7)]
+    with (
+        LyingServer(*begun, answer(None, None)) as server,
+        pytest.raises(NoPostgres, match=r"127\.0\.0\.1.*NoneType"),
+        open_session(server.url, grant="") as session,
+    ):
+        place_of(session.run, "orders")
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        ([], [int]),
+        ([(1,), (1,)], [int]),
+        ([(1, 2)], [int]),
+        ([(1,)], (int, str)),
+        ([(None,)], [int]),
+        ([("a", True, None)], (str, bool, ...)),
+        ([("a", "b")], (..., int)),
+        ([()], (..., int)),
+    ],
+)
+def test_a_row_of_another_form_is_refused(rows: list[tuple[Any, ...]], kinds: Any) -> None:
+    with pytest.raises(AnswerMisformed):
+        only_row(rows, kinds)
+
+
+@pytest.mark.parametrize(
+    ("row", "kinds"),
+    [
+        ((1, "a"), (int, str)),
+        ((None,), [int | None]),
+        (("a", True, False), (str, bool, ...)),
+        (("a", True), (str, bool, ...)),
+        ((1,), (int, ...)),
+        (("a", None, 7), (..., int)),
+    ],
+)
+def test_a_row_of_its_form_is_returned(row: tuple[Any, ...], kinds: Any) -> None:
+    assert only_row([row], kinds) == row
+
+
+_OF_A_TABLE = (7, "r", "p", "public", "orders", *[False] * 6)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [[(7,)]],
+        [[_OF_A_TABLE], [(None,) * 12]],
+        [[_OF_A_TABLE], [], [(None, True, True)]],
+        [[_OF_A_TABLE], [], [("{", True, True)]],
+        [[_OF_A_TABLE], [], [(b"\xff", True, True)]],
+    ],
+)
+def test_a_table_that_is_described_in_another_form_is_refused(answers: list[Any]) -> None:
+    said = iter(answers)
+    with pytest.raises(AnswerMisformed):
+        read_table(lambda _statement, _parameters: next(said, []), TableName("public", "orders"))
+
+
+def test_names_that_are_none_are_refused() -> None:
+    with pytest.raises(AnswerMisformed):
+        no_table(lambda _statement, _parameters: [(None, None)], TableName("a", "b"), hint="")
+
+
+def test_errors_of_ours_and_of_the_driver_pass() -> None:
+    with pytest.raises(ZeroDivisionError), reading(ArithmeticError):
+        raise ZeroDivisionError
+    with pytest.raises(NoPostgres), reading():
+        raise NoPostgres("there", reason="nothing")
+    with pytest.raises(MemoryError), reading():
+        raise MemoryError
