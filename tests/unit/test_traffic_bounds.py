@@ -1,6 +1,8 @@
 """A document that takes much more memory than its bytes is refused; long texts are not."""
 
+import gzip
 import json
+import os
 import time
 import tracemalloc
 from io import BytesIO
@@ -14,7 +16,7 @@ from playhead.traffic.formats import har, rrpair
 from playhead.traffic.http_body import request_json, xml_texts
 from playhead.traffic.json_documents import loaded, loaded_text, parsed
 from playhead.traffic.pair_path import MISSING, _document
-from playhead.traffic.snapshot import of_file
+from playhead.traffic.snapshot import NoSnapshot, of_file, opened
 
 MOST = 1_000
 
@@ -224,3 +226,19 @@ def test_a_form_that_would_take_ten_times_its_letters_is_not_read(tmp_path: Path
     catalog = har.scan(of_file(file))
     assert catalog.counts == {"requests": 2, "records": 1, "unread": 1}
     assert [*catalog.troubles] == ["entry 1: a form of more than 16 million letters"]
+
+
+@pytest.mark.parametrize("zeros", [512, 1 << 20])
+def test_zeros_that_pad_a_packed_file_are_left_out(tmp_path: Path, zeros: int) -> None:
+    file = tmp_path / "padded.gz"
+    file.write_bytes(gzip.compress(b"one") + bytes(zeros) + gzip.compress(b" two"))
+    with opened(file) as content:
+        assert content.read() == b"one two"
+
+
+def test_zeros_without_an_end_behind_a_packed_file_are_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "endless.gz"
+    file.write_bytes(gzip.compress(b"one"))
+    os.truncate(file, 1 << 40)
+    with pytest.raises(NoSnapshot, match=r"more than 1,048,576 zeros"), opened(file) as content:
+        content.read()

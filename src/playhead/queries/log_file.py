@@ -15,6 +15,7 @@ from typing import BinaryIO, Final, cast
 from playhead.errors import PlayheadError
 from playhead.host.folders import open_plain, opened
 from playhead.host.own_links import opened_by_own_links
+from playhead.host.packed_files import unpacked
 from playhead.querylog.cutting import LONGEST_ROW, RowCutter, cutter_of, form_of
 from playhead.querylog.located import LocatedRow, located
 from playhead.querylog.stderr_prefix import prefix_among
@@ -184,7 +185,7 @@ def open_log(path: Path, prefixes: tuple[str, ...], folder: Path) -> LogFile | N
         return None
     is_packed = plain.read(2) == _GZIP
     plain.seek(0)
-    stream = cast(BinaryIO, _unpacking(plain) if is_packed else plain)
+    stream = cast(BinaryIO, unpacked(plain) if is_packed else plain)
     found, most = b"", _BEGINNING
     while True:
         try:
@@ -226,13 +227,6 @@ def _opened(path: Path, folder: Path) -> FileIO | None:
             return None
         hint = f"name the folder itself: {inside}" if exc.filename == str(folder) else None
         raise UnreadableFile(path, exc.strerror or str(exc), hint=hint) from None
-
-
-def _unpacking(plain: FileIO) -> gzip.GzipFile:
-    packed = gzip.GzipFile(fileobj=plain)
-    # GzipFile then closes the file too.
-    packed.myfileobj = plain
-    return packed
 
 
 def _first_row(found: bytes, prefix: str) -> LocatedRow | None:

@@ -16,6 +16,7 @@ from playhead.host import paths
 from playhead.host.folder_tree import folders_below
 from playhead.host.folders import open_plain
 from playhead.host.own_links import opened_by_own_links
+from playhead.host.packed_files import unpacked
 
 LONGEST: Final = 256 << 20
 """Largest decompressed size in bytes of one document, entry or line; gzip can compress it to a thousandth."""
@@ -183,7 +184,7 @@ def opened(file: Path) -> Iterator[BinaryIO]:
         with BufferedReader(plain(file)) as content:
             yield content
         return
-    with plain(file) as whole, gzip.open(whole, "rb") as packed:
+    with unpacked(plain(file)) as packed:
         try:
             yield cast(BinaryIO, packed)
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
