@@ -320,12 +320,13 @@ def test_a_log_whose_first_row_is_long(
     assert follower.said == []
 
 
-def test_a_packed_log_without_a_row_for_long_is_left_where_the_shipper_stops(
-    tmp_path: Path, follow: Follow
+@pytest.mark.parametrize("form", [gzip.compress, bytes], ids=["packed", "plain"])
+def test_a_log_without_a_row_for_long_is_left_where_the_shipper_stops(
+    tmp_path: Path, follow: Follow, form: Callable[[bytes], bytes]
 ) -> None:
     whole = CSV[0].read_bytes()
     first = next(iter(rows(whole)))
-    (tmp_path / "a.csv").write_bytes(gzip.compress(first + b'\n"' + b"x" * (20 << 20)))
+    (tmp_path / "a.csv").write_bytes(form(first + b'\n"' + b"x" * (20 << 20)))
     (tmp_path / "b.csv").write_bytes(CSV[1].read_bytes())
     follower = follow(tmp_path / "*.csv")
     follower.folder.look()

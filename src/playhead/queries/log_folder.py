@@ -155,8 +155,8 @@ class LogFolder:
             if rows:
                 # A server writes to one log after the other, so earlier logs are complete up to these rows.
                 return [*self._rest_of(self.logs[:index]), (log, rows)]
-            if log.is_packed and not log.is_done and self.stopping.is_set():
-                break  # What it still unpacks to is before the rows of later logs.
+            if self.stopping.is_set() and self._has_more(log):
+                break  # What it still has is before the rows of later logs.
         return []
 
     def _rest_of(self, logs: list[LogFile]) -> Step:
@@ -172,8 +172,8 @@ class LogFolder:
         try:
             log.keep_at_most(self._room_for(log))
             rows = log.read()
-            # A row may be longer than one read. A small packed file can unpack to hours without a row.
-            while not rows and (log.unread_bytes() or self._unpacks(log)):
+            # A row may be longer than one read. A small file, packed or with holes, can last hours without a row.
+            while not rows and self._has_more(log) and not self.stopping.is_set():
                 rows = log.read()
             return rows
         except ContentChanged:
@@ -183,8 +183,8 @@ class LogFolder:
             if log.kept_bytes:
                 self._keeping.append(log)
 
-    def _unpacks(self, log: LogFile) -> bool:
-        return log.is_packed and not (log.is_done or self.stopping.is_set())
+    def _has_more(self, log: LogFile) -> bool:
+        return not log.is_done and (log.is_packed or bool(log.unread_bytes()))
 
     def _room_for(self, log: LogFile) -> int:
         """Return how long the log's incomplete row may become: many files would fill the memory together."""
