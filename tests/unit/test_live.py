@@ -265,18 +265,23 @@ def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():
 
 def test_what_is_committed_is_stored_while_a_pipeline_runs(tmp_path, monkeypatch):
     pipelines, standing = Pipelines(tmp_path), PipelineProgress({PLACE: 0}, {PLACE: 7})
+    watch, planned = SimpleNamespace(), MagicMock()
     # A killed pipeline has no end at which it could store this: the watch does, with each status.
     monkeypatch.setattr(
         "playhead.live.runner.Watch",
-        lambda _source, _standing, note, *_: nullcontext(note({}) or SimpleNamespace()),
+        lambda _source, _standing, note, *_: nullcontext(note({}) or watch),
     )
     monkeypatch.setattr("playhead.live.runner.MovingGroup", MagicMock())
-    monkeypatch.setattr("playhead.live.runner.topics_of", MagicMock())
+    source = SimpleNamespace(connection=None, names=lambda: ("old", "new"))
+    monkeypatch.setattr("playhead.live.runner.topics_of", lambda _: source)
     monkeypatch.setattr("playhead.live.runner.SameTopics", MagicMock())
+    monkeypatch.setattr("playhead.live.runner.ReadLog", MagicMock())
     monkeypatch.setattr("playhead.live.runner.Queries", MagicMock())
     wish = SimpleNamespace(name="p", group="g")
-    Runner(wish, MagicMock(), pipelines, print)._play(MagicMock(), standing, MagicMock())  # type: ignore[arg-type]
+    planned.plan.source.topics = {"old": None}
+    Runner(wish, planned, pipelines, print)._play(MagicMock(), standing, MagicMock())  # type: ignore[arg-type]
     assert pipelines.committed("p") == 7
+    assert watch.unread() == {"new"}
 
 
 def test_a_ledger_with_less_than_was_seen_is_refused_at_the_second_look(tmp_path):

@@ -150,6 +150,42 @@ def test_a_topic_of_another_replay_shares_a_table(tmp_path: Path, rule: str | No
     assert told(verified(target, first)) == ((0, 0, 5) if rule is None else (4, 1, 0))
 
 
+def test_a_row_too_many_is_found_where_a_replays_own_topics_share_a_table(tmp_path: Path) -> None:
+    made = "CREATE TABLE t (id INTEGER PRIMARY KEY, x, _partition, _offset)"
+    target = table(tmp_path, "update", made)
+    both = {
+        Slice(topic, 0, 0, 10): [{"id": n + start, "x": 1} for n in range(5)]
+        for topic, start in (("t", 0), ("u", 5))
+    }
+    replayed(target, both)
+    assert told(verified(target, both)) == (10, 0, 0)
+    rows(tmp_path / "a.db", "INSERT INTO t VALUES (99, 1, 0, 3)")
+    assert verified(target, both).different > 0
+
+
+@pytest.mark.parametrize(
+    ("partition", "changed", "is_shared"),
+    [
+        (0, "SELECT 1", True),
+        (1, "SELECT 1", False),
+        (0, "UPDATE playhead_replays SET terms = replace(terms, 'table t', 'table v')", False),
+        (0, "UPDATE playhead_replays SET terms = replace(terms, 'table t', 'table T')", True),
+        (0, "DELETE FROM playhead_replays WHERE replay = 'other'", True),
+    ],
+)
+def test_who_else_wrote_to_a_table_is_known_by_its_terms(
+    tmp_path: Path, partition: int, changed: str, is_shared: bool
+) -> None:
+    target = table(tmp_path, None, "CREATE TABLE t (x, _partition, _offset)")
+    first = {Slice("t", 0, 0, 10): [{"x": n} for n in range(5)]}
+    replayed(target, first)
+    replayed(target, {Slice("u", partition, 0, 10): [{"x": 7}]}, "other")
+    # Where it is not of the other topic, nothing else is one row too many.
+    rows(tmp_path / "a.db", "DELETE FROM t WHERE x = 7")
+    rows(tmp_path / "a.db", changed)
+    assert told(verified(target, first)) == ((0, 0, 5) if is_shared else (5, 0, 0))
+
+
 def test_topics_in_tables_of_their_own_share_none(tmp_path: Path) -> None:
     for each in "tu":
         rows(tmp_path / "a.db", f"CREATE TABLE {each} (x, _partition, _offset)")

@@ -199,7 +199,7 @@ def _compares_otherwise(session: RowSession, table: RowTable) -> str | None:
         indexes.setdefault(index, []).append((column, collation))
     numbers = {name for (name,) in session.run(_NUMBERED, (table.name,))}
     for index, columns in indexes.items():
-        if {fold(name or "") for name, _ in columns} != {*map(fold, table.key)}:
+        if {name for name, _ in columns} != {*table.key}:
             continue
         for name, collation in columns:
             each = f"EXPLAIN SELECT {named(name)}{{}} = $1 FROM main.{named(table.name)}"  # noqa: S608 - quoted names
