@@ -81,8 +81,11 @@ class PostgresTarget(Target):
         layouts: dict[TableName, Layout] = {}
         with self._session() as session:
             places = {topic: place_of(session.run, self.table, topic) for topic in look.partitions}
+            together: dict[TableName, list[str]] = {}
             for topic, place in places.items():
-                its = [each for each in places if places[each] == place]
+                together.setdefault(place, []).append(topic)
+            for topic, place in places.items():
+                its = together[place]
                 if "{topic}" in self.table:
                     refuse_one_table(its, str(place))
                 table = read_table(session.run, place)
@@ -122,13 +125,8 @@ class PostgresTarget(Target):
                 for records in look.shown()
                 for row in self._shown_rows(records, layouts, tables, places[records.topic])
             ]
-            return Inspection(
-                identity_of(session),
-                tuple(dict.fromkeys(notes)),
-                self.creates(needs),
-                needs,
-                tuple(rows),
-            )
+            told = tuple(dict.fromkeys(notes))
+            return Inspection(identity_of(session), told, self.creates(needs), needs, tuple(rows))
 
     def _new_table(
         self, session: Session, place: TableName, topics: Sequence[str], look: InspectRequest

@@ -112,10 +112,13 @@ class RowTarget(Target):
         created: dict[str, Any] = {}
         tables: dict[str, RowTable] = {}
         notes: list[Note] = []
+        together: dict[str, list[str]] = {}
+        for topic in request.partitions:
+            together.setdefault(fold(self.name(topic)), []).append(topic)
         with self.opened() as session:
             for topic in request.partitions:
                 name = self.name(topic)
-                its = [each for each in request.partitions if fold(self.name(each)) == fold(name)]
+                its = together[fold(name)]
                 if "{topic}" in self.table:
                     refuse_one_table(its, name)
                 table = self.find(session, name)

@@ -82,6 +82,9 @@ def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspecti
     found = look_up(admin, sorted(set(wish.names.values())))
     notes: list[Note] = []
     creates: dict[str, dict[str, Any]] = {}
+    sources: dict[str, list[str]] = {}
+    for source, name in wish.names.items():
+        sources.setdefault(name, []).append(source)
     for source, name in wish.names.items():
         count = look.partitions[source]
         topic = found.get(name)
@@ -89,8 +92,7 @@ def inspect_copy(admin: Admin, wish: CopySpec, look: InspectRequest) -> Inspecti
             if not wish.create:
                 raise NoTargetTopic(name)
             if name not in creates:
-                its = [each for each in wish.names if wish.names[each] == name]
-                creates[name] = _made(wish, its, look)
+                creates[name] = _made(wish, sources[name], look)
             topic = _to_be(name, creates[name])
         elif topic.settings is None:
             text = f"not authorized to describe the config of {name} (DescribeConfigs): its limits are unknown"
@@ -164,7 +166,7 @@ def _made(wish: CopySpec, sources: Sequence[str], look: InspectRequest) -> dict[
     settings = {"retention.ms": keeps_ms, "message.timestamp.type": "CreateTime"}
     policies = {each.settings.get(_POLICY, "") for each in facts}
     for name in dict.fromkeys(name for each in facts for name in each.settings):
-        said = [each.settings.get(name, TAKEN_OVER[name]) for each in facts]
+        said = [each.settings.get(name, TAKEN_OVER.get(name)) for each in facts]
         settings[name] = max(filter(None, said), key=_reach)
     if len(policies) > 1:  # Compacting would remove records of those that are not compacted.
         settings |= {_POLICY: "delete", "retention.ms": keeps_ms}
