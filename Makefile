@@ -85,7 +85,8 @@ else
 endif
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	@$(BIN)/python tools/fetch.py
-	@$(BIN)/python -m playhead.replay.engine_warmup
+	@$(BIN)/python -m playhead.replay.engine_warmup || \
+		echo "note: engines start without it, more slowly; the first command with one makes it in the background"
 	@touch $(READY)
 
 .PHONY: lint
