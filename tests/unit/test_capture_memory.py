@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ import playhead.capture.proxy
 import playhead.capture.relay
 from playhead.capture import frame_memory
 from playhead.capture.address_rewrite import rewritten
+from playhead.capture.frames import framed
 from playhead.capture.protocol import FETCH, METADATA
 from playhead.host.clock import SystemClock, wait_until
 from tests.fix_commands import COMMAND
@@ -189,6 +192,50 @@ def test_idle_connections_leave_room_for_who_has_something_to_ask(bench, monkeyp
     counts, _ = bench.ended(proxy)
     assert counts.connections == 62
     assert any("more than 20 are open (ulimit -n)" in each for each in counts.troubles)
+
+
+def test_closed_connections_whose_clients_read_nothing_leave_room_for_others(bench, monkeypatch):
+    """The proxy has an answer to send to each of them, so their sockets stay open."""
+    monkeypatch.setattr(playhead.capture.proxy, "_MOST_CONNECTIONS", 8)
+    large = framed(struct.pack(">i", 7) + bytes(5_000_000))
+
+    def answer(api: int, version: int, correlation: int, frame: bytes) -> bytes:
+        return large if api == 22 else made_up_answers(api, version, correlation, frame)
+
+    proxy = bench.proxy(bench.broker(answer))
+    for count in range(1, 13):
+        client = bench.client(proxy.doors.port)
+        client.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.link.sendall(asked(22, 0))
+        until(lambda count=count: proxy.counts().to_client_bytes == count * len(large))
+        client.link.sendall(b"GET / HTTP/1.1")
+        until(lambda count=count: sum(proxy.counts().troubles.values()) >= count)
+        assert proxy.counts().open_connections == min(count, 8)
+    late = bench.client(proxy.doors.port)
+    assert late.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    counts, _ = bench.ended(proxy)
+    assert counts.troubles["a client speaks HTTP; the proxy supports Kafka without TLS only"] == 12
+
+
+def test_who_leaves_before_a_broker_answers_leaves_no_socket(bench, monkeypatch):
+    """A broker whose host drops packets would keep each for two minutes, and nobody else could connect."""
+    monkeypatch.setattr(playhead.capture.proxy, "_MOST_CONNECTIONS", 4)
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(socket.socket())
+        broker.bind(("127.0.0.1", 0))
+        broker.listen(0)
+        for _ in range(4):  # Then its queue is full, and what else comes is dropped.
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(broker.getsockname())
+        proxy = bench.proxy(SimpleNamespace(port=broker.getsockname()[1]))
+        until(lambda: bench.client(proxy.doors.port).close() or proxy.counts().connections)
+        before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+        for _ in range(40):
+            bench.client(proxy.doors.port).close()
+        until(lambda: proxy.counts().connections > 40)
+        few = lambda: len(os.listdir("/dev/fd")) < before + 20  # noqa: E731, PTH208
+        assert wait_until(few, deadline_s=10, clock=SystemClock(), every_s=0.1)
 
 
 def test_a_proxy_that_may_open_few_files_still_serves_who_comes_last(bench, tmp_path):

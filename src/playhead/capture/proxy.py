@@ -142,8 +142,10 @@ class Proxy:
     def came(self, relay: Relay) -> int:
         if len(self._relays) >= self._most_relays:
             # Idle connections must not keep others out; a client opens its own again when it needs it.
+            # First one that is closed, and whose client does not read the rest.
+            closed = (each for each in self._relays if each.is_closed)
             waiting = (each for each in self._relays if not each.is_awaiting)
-            idle = next(waiting, None) or next(iter(self._relays))
+            idle = next(closed, None) or next(waiting, None) or next(iter(self._relays))
             idle.give_up(f"more than {self._most_relays:,} are open (ulimit -n), and it was idle")
         self._relays[relay] = None
         self._connections += 1

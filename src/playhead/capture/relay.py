@@ -83,8 +83,8 @@ class _End(asyncio.Protocol):
         return True  # the other direction stays open
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._relay.lost(self)
         self._relay.close()
+        self._relay.lost(self)
 
     def pause_writing(self) -> None:
         self._relay.other(self).hold_back("the other side is full")
@@ -142,6 +142,7 @@ class Relay:
         self._behind: deque[bytes] = deque()
         """Frames of the broker that are queued behind a large one."""
         self._connecting: asyncio.Task[None] | None = None
+        self._open: set[_End] = set()  # the sides that have a socket, also to send what is buffered
 
     def other(self, end: _End) -> _End:
         return self.broker if end is self.client else self.client
@@ -149,11 +150,11 @@ class Relay:
     # --- connecting and closing -------------------------------------------------------------
 
     def made(self, end: _End) -> None:
+        self._open.add(end)
         if end is self.client:
             host = str(((end.transport and end.transport.get_extra_info("peername")) or ("",))[0])
             if not self._place.admits(host):
-                self._place.trouble(f"{host} is not in a network of --allow")
-                self.close()
+                self._end_with(f"{host} is not in a network of --allow")
                 return
             self._begun_ns = time.time_ns()
             self._number = self._place.came(self)
@@ -168,11 +169,7 @@ class Relay:
             await loop.create_connection(lambda: self.broker, *self._address)
         except (OSError, ValueError, OverflowError) as exc:  # the host or port may be invalid
             reason = getattr(exc, "strerror", None) or str(exc)
-            self._place.trouble(f"broker {self.broker_name} cannot be reached: {reason}")
-            self.close()
-            return
-        if self.is_closed:
-            self.broker.end()  # the client has left already
+            self._end_with(f"broker {self.broker_name} cannot be reached: {reason}")
             return
         client, broker = (
             end.transport.get_extra_info("peername") or ("", 0)
@@ -199,6 +196,8 @@ class Relay:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()  # otherwise it waits for an absent host for two minutes
         self._behind.clear()
         self._large = b""
         for end in (self.client, self.broker):
@@ -210,12 +209,14 @@ class Relay:
             self._place.tap.end(exchange, b"", now_ns)
         self._in_flight.clear()
         self._place.tap.gone(self._number)
-        self._place.left(self)
 
     def lost(self, end: _End) -> None:
         """Free the buffers of a closed side at once, even if this relay is still referenced."""
         end.framer = Framer()
         self._place.halves.gone(end)
+        self._open.discard(end)
+        if not self._open:  # a client that reads nothing keeps its socket for ever
+            self._place.left(self)
 
     def weigh(self, end: _End, source: _End | None = None) -> None:
         if not self.is_closed:
@@ -228,6 +229,7 @@ class Relay:
             if each.transport is not None:
                 each.transport.abort()
             self._place.halves.gone(each)
+        self._place.left(self)
 
     @property
     def unanswered_bytes(self) -> int:
