@@ -203,14 +203,19 @@ def test_closed_connections_whose_clients_read_nothing_leave_room_for_others(ben
         return large if api == 22 else made_up_answers(api, version, correlation, frame)
 
     proxy = bench.proxy(bench.broker(answer))
+    idle = bench.client(proxy.doors.port)
+    assert idle.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    before = proxy.counts().to_client_bytes
     for count in range(1, 13):
         client = bench.client(proxy.doors.port)
         client.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         client.link.sendall(asked(22, 0))
-        until(lambda count=count: proxy.counts().to_client_bytes == count * len(large))
+        until(lambda n=count: proxy.counts().to_client_bytes == before + n * len(large))
         client.link.sendall(b"GET / HTTP/1.1")
         until(lambda count=count: sum(proxy.counts().troubles.values()) >= count)
-        assert proxy.counts().open_connections == min(count, 8)
+        assert proxy.counts().open_connections == min(count + 1, 8)
+    # It has been idle for longest, and those that are closed go first.
+    assert idle.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
     late = bench.client(proxy.doors.port)
     assert late.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
     counts, _ = bench.ended(proxy)
