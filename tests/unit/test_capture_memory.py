@@ -205,6 +205,9 @@ def test_closed_connections_whose_clients_read_nothing_leave_room_for_others(ben
     proxy = bench.proxy(bench.broker(answer))
     idle = bench.client(proxy.doors.port)
     assert idle.ask(asked(12, 4)) == made_up_answers(12, 4, 7, b"")
+    until(
+        lambda: proxy.counts().to_client_bytes
+    )  # It is counted when it is sent, by another thread.
     before = proxy.counts().to_client_bytes
     for count in range(1, 13):
         client = bench.client(proxy.doors.port)

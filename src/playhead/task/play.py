@@ -4,10 +4,9 @@ It knows only the contracts of sources and targets, so it works equally in a Spa
 threads, and in a test with lists.
 """
 
-import gc
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from threading import Event, Thread
@@ -18,6 +17,7 @@ from playhead.checksum import differ
 from playhead.decoding import reading, without_undecoded
 from playhead.errors import Stopped, Unavailable
 from playhead.host.clock import Clock, SystemClock
+from playhead.host.collector import seldom_collecting
 from playhead.host.faults import abort_point
 from playhead.ledger import Entry
 from playhead.record import Slice
@@ -35,10 +35,6 @@ from playhead.task.tally import SHOWN
 _OF_RUN = "it was written, but the table refuses it now: its row cannot be compared"
 _OF_SPAN = "it is refused: the table cannot take it"
 
-# Records come and go by the hundred thousand without reference cycles; Python's default collection
-# interval would take a fifth of the time.
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
-
 ReadSlice = Callable[[Slice], Iterable[ReadRun]]
 
 
@@ -53,17 +49,6 @@ def play(job: Job, index: int, read_slice: ReadSlice | None = None) -> list[Repo
             return _side_by_side(job, index, works)
     finally:
         give_back()
-
-
-@contextmanager
-def seldom_collecting() -> Iterator[None]:
-    """Run Python's cycle collector less often than by default."""
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _side_by_side(job: Job, index: int, works: tuple[PartitionWork, ...]) -> list[Report]:

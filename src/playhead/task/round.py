@@ -18,6 +18,7 @@ from playhead.absence import total
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused, WriteDeadLetters
 from playhead.decoding import Decoder, Decoding, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
+from playhead.host.collector import seldom_collecting
 from playhead.host.faults import abort_point
 from playhead.record import Slice
 from playhead.records import Records
@@ -25,7 +26,7 @@ from playhead.source import LazyExplainer, Source, TopicPartition
 from playhead.target import AlreadyCommitted, InUse, Target, Writer
 from playhead.task.job import DeadLetters
 from playhead.task.malloc import keep_memory
-from playhead.task.play import explain, seldom_collecting
+from playhead.task.play import explain
 from playhead.task.same_topics import SameTopics
 from playhead.task.slicer import Filter, Limits, OpenSlice, ReadRun, Slicer
 

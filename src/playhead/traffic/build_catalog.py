@@ -17,9 +17,9 @@ import playhead
 from playhead.errors import PlayheadError, Refused
 from playhead.host import private_files
 from playhead.host.clock import SystemClock
+from playhead.host.collector import seldom_collecting
 from playhead.host.paths import cache_dir
 from playhead.host.runtimes import command_of
-from playhead.task.play import seldom_collecting
 from playhead.traffic.catalog import Catalog
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats import rrpair

@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -39,6 +39,15 @@ class CatalogRow(NamedTuple):
 
 
 _WIDTH: Final = len(CatalogRow._fields)
+
+
+def row_at(rows: "array[int]", index: int) -> CatalogRow:
+    return CatalogRow(*rows[index * _WIDTH : (index + 1) * _WIDTH])
+
+
+def column(rows: "array[int]", name: str) -> "array[int]":
+    """Return one field of all rows."""
+    return rows[CatalogRow._fields.index(name) :: _WIDTH]
 
 
 @dataclass(slots=True)
@@ -86,8 +95,8 @@ class Catalog:
         known.count += by
 
     def rows_of(self, place: TopicPartition) -> list[CatalogRow]:
-        held = self.rows[place].tolist()
-        return [CatalogRow(*held[at : at + _WIDTH]) for at in range(0, len(held), _WIDTH)]
+        held = self.rows[place]
+        return [row_at(held, index) for index in range(len(held) // _WIDTH)]
 
     def merge(self, other: "Catalog", lines_before: int) -> None:
         """Add the catalog of a later part of the same capture; `lines_before` lines of its file precede the part."""
@@ -98,11 +107,6 @@ class Catalog:
         self.names.update(other.names)
         for each in other.troubles.values():
             self.trouble(each.reason, each.file, each.line + lines_before, each.count)
-
-    def sizes(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the approximate size in bytes of each partition's record sets in the files."""
-        for place, rows in self.rows.items():
-            yield place, sum(rows[CatalogRow._fields.index("length") :: _WIDTH])
 
     # --- serialisation
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from playhead.host.collector import seldom_collecting
 from playhead.note import Note
 from playhead.source import UNREAD, Bounds, TopicPartition
 from playhead.traffic.catalog import Catalog
@@ -39,11 +40,19 @@ class _Lanes(Mapping[TopicPartition, CapturedPartition | None]):
     def __getitem__(self, place: TopicPartition) -> CapturedPartition | None:
         held = self._sources[place]
         if place not in self._made:
-            rows = [row for each in held for row in self._catalog.rows_of(each)]
-            if len(held) > 1:
-                rows.sort(key=lambda row: (row.file, row.start, row.nth))
-            self._made[place] = CapturedPartition.of(rows, self._contents) if rows else None
+            with seldom_collecting():
+                self._made[place] = self._lane(held)
         return self._made[place]
+
+    def _lane(self, held: Sequence[TopicPartition]) -> CapturedPartition | None:
+        if len(held) == 1:
+            apart = CapturedPartition.apart(self._catalog.rows[held[0]])
+            if apart is not None:
+                return apart
+        rows = [row for each in held for row in self._catalog.rows_of(each)]
+        if len(held) > 1:
+            rows.sort(key=lambda row: (row.file, row.start, row.nth))
+        return CapturedPartition.of(rows, self._contents) if rows else None
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._sources)

@@ -4,12 +4,17 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from operator import add, lt
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from playhead.source import Bounds
-from playhead.traffic.catalog import CatalogRow
+from playhead.traffic.catalog import CatalogRow, column, row_at
 from playhead.traffic.contradictions import Contents, TooManyOverlaps, contradict
 
+if TYPE_CHECKING:
+    from array import array
+
+_USED: Final = ("base", "first", "last", "length")
 _LEAST_OVERLAPS: Final = 1_000_000
 _OVERLAPS_OF_A_SET: Final = 64
 
@@ -35,6 +40,27 @@ class OffsetPart(NamedTuple):
     held: tuple[PlacedSet, ...]
 
 
+class _Apart(Sequence[OffsetPart]):
+    """The parts of record sets that do not overlap. Each is made on its use: objects for all take a while."""
+
+    def __init__(self, rows: "array[int]", starts: list[int], ends: list[int]) -> None:
+        self._rows, self._starts, self._ends = rows, starts, ends
+
+    @overload
+    def __getitem__(self, index: int) -> OffsetPart: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[OffsetPart]: ...
+    def __getitem__(self, index: int | slice) -> OffsetPart | Sequence[OffsetPart]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        index = range(len(self))[index]
+        start, end = self._starts[index], self._ends[index]
+        return OffsetPart(start, end, (PlacedSet(start, end, row_at(self._rows, index)),))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+
 @dataclass(slots=True)
 class CapturedPartition:
     """The record sets of one partition in the order of their offsets.
@@ -43,18 +69,30 @@ class CapturedPartition:
     records at one offset, all records are numbered in the order of capture instead.
     """
 
-    pieces: list[OffsetPart]
+    pieces: Sequence[OffsetPart]
+    size_bytes: int
+    """The approximate size of its record sets in the files."""
     is_numbered: bool = False
     twice: int = 0
     """Number of offsets that were captured more than once."""
     reason: str | None = None
     """Why its records are numbered; None if they have their captured offsets."""
-    _starts: list[int] = field(init=False)
+    _starts: list[int] = field(default_factory=list)
     _reached: dict[bool, list[int]] = field(default_factory=dict)
     """The latest time up to each part, of records and of pairs."""
 
     def __post_init__(self) -> None:
-        self._starts = [piece.from_offset for piece in self.pieces]
+        self._starts = self._starts or [piece.from_offset for piece in self.pieces]
+
+    @classmethod
+    def apart(cls, rows: "array[int]") -> "CapturedPartition | None":
+        """Return the partition of a catalog's rows if each begins behind the one before; else None."""
+        base, first, last, length = (column(rows, name) for name in _USED)
+        starts, ends = [*map(add, base, first)], [*map(add, base, last)]
+        if min(base, default=-1) < 0 or not all(map(lt, ends, starts[1:])):
+            return None
+        pieces = _Apart(rows, starts, [each + 1 for each in ends])
+        return cls(pieces, sum(length), _starts=starts)
 
     @classmethod
     def of(
@@ -75,7 +113,7 @@ class CapturedPartition:
             return _numbered(rows, "too many of its record sets were captured at the same offsets")
         covered = sum(piece.to_offset - piece.from_offset for piece in pieces)
         total = sum(each.to_offset - each.from_offset for each in held)
-        return cls(pieces, twice=total - covered)
+        return cls(pieces, _size(pieces), twice=total - covered)
 
     @property
     def bounds(self) -> Bounds:
@@ -85,7 +123,8 @@ class CapturedPartition:
     def between(self, from_offset: int, to_offset: int) -> Iterator[OffsetPart]:
         """Yield the parts that overlap these offsets, in order."""
         at = max(0, bisect_right(self._starts, from_offset) - 1)
-        for piece in itertools.islice(self.pieces, at, None):
+        for index in range(at, len(self.pieces)):
+            piece = self.pieces[index]
             if piece.from_offset >= to_offset:
                 return
             if piece.to_offset > from_offset:
@@ -99,7 +138,11 @@ class CapturedPartition:
             ]
             self._reached[by_pair] = [*itertools.accumulate(times, max)]
         first = bisect_left(self._reached[by_pair], instant_ms)
-        return itertools.islice(self.pieces, first, None)
+        return map(self.pieces.__getitem__, range(first, len(self.pieces)))
+
+
+def _size(pieces: Iterable[OffsetPart]) -> int:
+    return sum(piece.held[0].row.length for piece in pieces)
 
 
 def _latest(row: CatalogRow, by_pair: bool) -> int:
@@ -119,7 +162,8 @@ def _numbered(rows: Iterable[CatalogRow], reason: str) -> CapturedPartition:
         held = PlacedSet(number, number + row.records, row)
         pieces.append(OffsetPart(held.from_offset, held.to_offset, (held,)))
         number = held.to_offset
-    return CapturedPartition(pieces, is_numbered=True, twice=twice, reason=reason)
+    size = _size(pieces)
+    return CapturedPartition(pieces, size, is_numbered=True, twice=twice, reason=reason)
 
 
 class _Overlaps:

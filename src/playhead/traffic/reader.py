@@ -20,6 +20,8 @@ from playhead.traffic.snapshot import Snapshot, is_packed, opened, plain
 _MOST_RECORDS: Final = 4_096
 _MOST_BYTES: Final = 4 << 20
 _REMEMBERED: Final = 4
+_READ_AHEAD: Final = 256 << 10
+"""Record sets of one partition are read in order; those in between belong to others, and are skipped."""
 
 Parse = Callable[[bytes, CatalogRow, Catalog], TrafficColumns]
 
@@ -43,6 +45,8 @@ class Files:
         self._packed: dict[int, BinaryIO] = {}
         self._plain: dict[int, int] = {}
         self._document = ((-1, 0, 0), b"")
+        self._block = (-1, 0, b"")
+        """A file, and the bytes of it that were read last from a position."""
 
     def read(self, row: CatalogRow) -> bytes:
         """Return a row's bytes; of rows in one document that follow each other, the same object."""
@@ -59,11 +63,23 @@ class Files:
         if row.file not in self._plain and row.file not in self._packed:
             self._open(row.file)
         if row.file in self._plain:
-            return os.pread(self._plain[row.file], row.length, row.start)
+            return self._from_block(row)
         # A compressed file can only be read forward; to go back, it is opened again.
         file = self._packed[row.file]
         file.seek(row.start)
         return file.read(row.length)
+
+    def _from_block(self, row: CatalogRow) -> bytes:
+        """Return a row's bytes; close behind the previous row, the bytes of the next ones are read with them."""
+        fd, (file, start, held) = self._plain[row.file], self._block
+        if row.length > _READ_AHEAD:
+            return os.pread(fd, row.length, row.start)
+        at = row.start - start if file == row.file else -1
+        if not 0 <= at <= len(held) - row.length:
+            is_next = 0 <= at <= len(held) + _READ_AHEAD
+            held = os.pread(fd, row.length + is_next * _READ_AHEAD, row.start)
+            self._block, at = (row.file, row.start, held), 0
+        return held[at : at + row.length]
 
     def _open(self, index: int) -> None:
         path = self._snapshot.files[index]
@@ -168,12 +184,13 @@ def contents(
 def _parsed(
     snapshot: Snapshot, files: Files, parse: Parse, row: CatalogRow, catalog: Catalog
 ) -> TrafficColumns:
-    file = snapshot.shown(row.file)
     try:
         columns = parse(files.read(row), row, catalog)
     except (UnknownShape, ValueError, LookupError, TypeError, OSError, EOFError) as exc:
+        file = snapshot.shown(row.file)
         raise CaptureDamaged(file, start=row.start, reason=str(exc)) from exc
     if len(columns.offsets) != row.records:
+        file = snapshot.shown(row.file)
         reason = f"found {len(columns.offsets)} records, expected {row.records}"
         raise CaptureDamaged(file, start=row.start, reason=reason)
     return columns

@@ -2,12 +2,12 @@
 
 import base64
 import marshal
-import operator
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 from itertools import chain, islice
+from operator import itemgetter, lt
 from typing import Any, Final
 
 from playhead.record import Headers, TimestampType
@@ -19,7 +19,10 @@ _PLAIN: Final = frozenset({"offsetDelta", "timestampDelta", "keyString", "valueS
 Table = dict[str, Sequence[Any]]
 _TEXTS: Final = frozenset({str, type(None)})
 _MOST_MS = 1 << 62
-_DIGITS = 19
+_SHORT: Final = frozenset(range(1, 19))
+"""Lengths of numbers that have no more than 64 bits."""
+_MANY = 2
+"""`itemgetter` returns no tuple for fewer names."""
 
 
 @dataclass(slots=True)
@@ -50,25 +53,16 @@ class Outline:
 
 def outline_of(lot: RecordSet) -> Outline:
     """Return the outline of a record set; raises `UnknownShape` in the same cases as `columns_of`."""
-    table = _table(lot.rows)
-    offsets = _deltas(table, "offsetDelta", len(lot.rows)) if table is not None else []
-    if table is None or not _grows(offsets):
-        columns = columns_of(lot)
-        times, offsets = columns.timestamps_ms, columns.offsets
-        mark = _mark(columns.keys, columns.values, columns.headers)
-        return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times), mark)
-    _check_offsets(lot, offsets)
-    count = len(offsets)
-    keys, values = _texts(table, "keyString", count), _texts(table, "valueString", count)
-    mark = _mark(keys, values, _headers(table, count))
-    _, times = _times(lot, _deltas(table, "timestampDelta", count))
-    return Outline(offsets[0], offsets[-1], count, min(times), max(times), mark)
+    columns = columns_of(lot)
+    offsets, times = columns.offsets, columns.timestamps_ms
+    mark = _mark(columns.keys, columns.values, columns.headers)
+    return Outline(offsets[0], offsets[-1], len(offsets), min(times), max(times), mark)
 
 
 def _mark(*columns: list[bytes | None] | list[Headers]) -> int:
     # Version 2 of the format has no references, so that equal columns have equal bytes.
-    held = blake2b(marshal.dumps(columns, 2), digest_size=7)
-    return int.from_bytes(held.digest()) | 1 << 56
+    held = sha256(marshal.dumps(columns, 2)).digest()
+    return int.from_bytes(held[:7]) | 1 << 56
 
 
 def columns_of(lot: RecordSet) -> TrafficColumns:
@@ -92,7 +86,9 @@ def columns_of(lot: RecordSet) -> TrafficColumns:
     if not _grows(offsets):
         columns = _sorted(offsets, times, keys, values, headers)
         offsets, times, keys, values, headers = columns
-    _check_offsets(lot, offsets)
+        if not _grows(offsets):
+            raise UnknownShape("two records of one set have the same offset")
+    _check_limits(lot, offsets)
     return TrafficColumns(offsets, times, kind, keys, values, headers)
 
 
@@ -106,30 +102,40 @@ def _sorted(offsets: list[int], *others: list[Any]) -> tuple[list[int], Any, Any
 def _table(rows: Sequence[Any]) -> Table | None:
     """Return the rows as columns if every record has the usual form; else None.
 
-    A missing field is None. Records with equal fields in equal order are transposed in one step, because a step
-    per record would be slow for millions of records.
+    A missing field is None. Records with equal fields are transposed in one step, because a step per record
+    would be slow for millions of records.
     """
     if {*map(type, rows)} != {dict}:
         return None
-    shapes = {*map(tuple, rows)}
-    names = {*chain.from_iterable(shapes)}
-    if not names <= _PLAIN:
-        return None
-    if len(shapes) == 1:
-        columns = zip(*map(dict.values, rows), strict=True)
-        table: Table = dict(zip(*shapes, columns, strict=True))
-    else:
+    table = _transposed(rows)
+    if table is None:
+        names = {*chain.from_iterable(rows)}
+        if not names <= _PLAIN:
+            return None
         table = {name: [row.get(name) for row in rows] for name in names}
-    is_text = all(
-        _TEXTS.issuperset(map(type, table.get(name, ()))) for name in ("keyString", "valueString")
-    )
-    return table if is_text else None
+    texts = (table.get("keyString", ()), table.get("valueString", ()))
+    return table if all(_TEXTS.issuperset(map(type, each)) for each in texts) else None
+
+
+def _transposed(rows: Sequence[Any]) -> Table | None:
+    """Return the columns of records with equal fields, at least two, all of the usual form; else None."""
+    names = tuple(rows[0])
+    if len(names) < _MANY or {*map(len, rows)} != {len(names)} or not _PLAIN.issuperset(names):
+        return None
+    try:
+        return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
+    except KeyError:
+        return None
 
 
 def _texts(table: Table, name: str, count: int) -> list[bytes | None]:
     if name not in table:
         return [None] * count
-    return [None if each is None else _encoded(each) for each in table[name]]
+    found = table[name]
+    try:
+        return [*map(str.encode, found)]  # without a step of Python per text
+    except (TypeError, UnicodeEncodeError):  # a null, or half of a surrogate pair
+        return [None if each is None else _encoded(each) for each in found]
 
 
 def _deltas(table: Table, name: str, count: int) -> list[int]:
@@ -139,7 +145,7 @@ def _deltas(table: Table, name: str, count: int) -> list[int]:
     kinds = {*map(type, found)}
     if kinds == {int}:
         return [*found]
-    if kinds == {str} and max(map(len, found)) < _DIGITS and all(found):
+    if kinds == {str} and _SHORT.issuperset(map(len, found)):
         joined = "".join(found)
         if joined.isascii() and joined.isdecimal():
             return [*map(int, found)]
@@ -147,12 +153,10 @@ def _deltas(table: Table, name: str, count: int) -> list[int]:
 
 
 def _grows(offsets: Sequence[int]) -> bool:
-    return bool(offsets) and all(map(operator.lt, offsets, islice(offsets, 1, None)))
+    return bool(offsets) and all(map(lt, offsets, islice(offsets, 1, None)))
 
 
-def _check_offsets(lot: RecordSet, offsets: Sequence[int]) -> None:
-    if not _grows(offsets):
-        raise UnknownShape("two records of one set have the same offset")
+def _check_limits(lot: RecordSet, offsets: Sequence[int]) -> None:
     base = lot.base or 0
     if abs(base) > MOST_OFFSET or base + offsets[0] < 0 or base + offsets[-1] > MOST_OFFSET:
         raise UnknownShape(f"offset {base + offsets[0]} is not valid")

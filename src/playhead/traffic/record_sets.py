@@ -35,6 +35,7 @@ _BESIDE_RECORDS: Final = {
     "recordErrors",
 }
 _OF_A_SET: Final = {"attributes"}
+_STRUCTURED: Final = (dict, list, str)
 _WITH_RECORDS: Final = ("ShareFetchResponse", "FetchSnapshotResponse")
 
 
@@ -95,7 +96,7 @@ def _need_known(pair: Pair, request: Any, response: Any) -> None:
     needed = {"Fetch": ("FetchResponse", response), "Produce": ("ProduceRequest", request)}
     if command in needed:
         name, carrier = needed[command]
-        others = [each for each, value in _items(carrier) if isinstance(value, dict | list | str)]
+        others = [each for each, value in _items(carrier) if type(value) in _STRUCTURED]
         others = [each for each in others if each not in ("apiKey", "clientId", "correlationId")]
         if others and name not in others:
             raise UnknownShape(f"the {command} has {others[0]} instead of {name}")

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from playhead.task.play import seldom_collecting
+from playhead.host.collector import seldom_collecting
 from playhead.traffic.filter.parse import TrafficFilter
 from playhead.traffic.formats.rrpair import Part, scan
 from playhead.traffic.snapshot import Snapshot

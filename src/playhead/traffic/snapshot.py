@@ -20,6 +20,7 @@ from playhead.host.packed_files import unpacked
 
 LONGEST: Final = 256 << 20
 """Largest decompressed size in bytes of one document, entry or line; gzip can compress it to a thousandth."""
+_READ_AT_ONCE: Final = 256 << 10
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 SECTION: Final = b"### "
 """First bytes of a Markdown recording."""
@@ -181,7 +182,7 @@ def is_packed(file: Path) -> bool:
 def opened(file: Path) -> Iterator[BinaryIO]:
     """Open a file, decompressed if it is gzip; raises `NoSnapshot` if the gzip data is damaged."""
     if not is_packed(file):
-        with BufferedReader(plain(file)) as content:
+        with BufferedReader(plain(file), _READ_AT_ONCE) as content:
             yield content
         return
     with unpacked(plain(file)) as packed:

@@ -197,6 +197,5 @@ class TrafficSource:
 def _sizes(index: TrafficIndex) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     for (topic, partition), lane in index.lanes.items():
-        pieces = lane.pieces if lane else ()
-        found.setdefault(topic, {})[partition] = sum(each.held[0].row.length for each in pieces)
+        found.setdefault(topic, {})[partition] = lane.size_bytes if lane else 0
     return found

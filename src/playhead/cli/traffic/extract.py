@@ -57,7 +57,7 @@ def _one_snapshot(given: str | None, named: str | None) -> str:
 
 
 def _values(run: Run, name: str, paths: list[str], filter_: str | None) -> None:
-    from playhead.task.play import seldom_collecting
+    from playhead.host.collector import seldom_collecting
     from playhead.traffic.extract import Extract
     from playhead.traffic.filter.parse import TrafficFilter
     from playhead.traffic.pair_path import Path

@@ -37,12 +37,12 @@ class Part:
 
 def scan(snapshot: Snapshot, part: Part, filter_: TrafficFilter | None) -> Catalog:
     """Return the catalog of a part; its line numbers count from the part's first line."""
-    catalog = Catalog()
+    catalog, name = Catalog(), snapshot.shown(part.file)
     with opened(snapshot.files[part.file]) as file:
         file.seek(part.start)
         for each in documents(file, start=part.start, end=part.end):
             catalog.count("lines", each.lines)
-            where = (snapshot.shown(part.file), each.line)
+            where = (name, each.line)
             if not isinstance(each, Document):
                 if each.reason is not None:
                     catalog.count("unread")
@@ -80,8 +80,12 @@ def _enter(catalog: Catalog, file: int, document: Document, where: Where) -> Non
         starts = []  # the positions cannot be assigned
     for nth, lot in enumerate(read.lots):
         _enter_lot(catalog, (file, document, where), (nth, lot), starts)
-    if read.lots and (_REPLACED[0] in document.raw or _REPLACED[1] in document.raw):
+    if read.lots and _has_replaced(document.raw):
         catalog.count("replaced")
+
+
+def _has_replaced(raw: bytes) -> bool:
+    return _REPLACED[1] in raw or (not raw.isascii() and _REPLACED[0] in raw)
 
 
 def _starts(raw: bytes) -> list[int]:
