@@ -1,6 +1,7 @@
 """The bounds of partitions, asked in three questions between which a topic may be made again."""
 
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -85,6 +86,46 @@ def test_a_partition_that_has_no_leader_yet_is_asked_again() -> None:
     with pytest.raises(KafkaException):
         offsets.stable_ends(gone, [_PLACE])  # type: ignore[arg-type]
     assert gone.asked == 1
+
+
+class _Slow(_Late):
+    """An admin whose requests end at their own limit, the first of them always, each with an error of the client."""
+
+    timeout_s = 2.0
+
+    def __init__(self, code: int, *, needs_s: float) -> None:
+        super().__init__(code, 1)
+        self._needs_s, self._limit_s = needs_s, 0.0
+
+    def list_offsets(self, wanted: Mapping[Any, Any], **given: Any) -> Mapping[Any, "_Late"]:
+        self._limit_s = given["request_timeout"]
+        return super().list_offsets(wanted)
+
+    def result(self, timeout_s: float) -> Any:
+        time.sleep(min(self._needs_s, self._limit_s))
+        if self._limit_s < self._needs_s:
+            raise self._error
+        return super().result(timeout_s)
+
+
+@pytest.mark.parametrize("code", [KafkaError._NOENT, KafkaError._TIMED_OUT])
+def test_a_request_that_waits_in_vain_is_given_up_early_and_the_next_one_has_more_time(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(offsets, "LEADER_REQUEST_S", 0.05)
+    slow = _Slow(code, needs_s=0.3)
+    assert offsets.stable_ends(slow, [_PLACE]) == {_PLACE: 7}  # type: ignore[arg-type]
+    assert slow.asked == 4
+
+
+def test_the_last_request_has_all_the_time_and_its_error_is_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offsets, "LEADER_REQUEST_S", 0.3)
+    never, began = _Slow(KafkaError._TIMED_OUT, needs_s=99), time.monotonic()
+    with pytest.raises(KafkaException):
+        offsets.stable_ends(never, [_PLACE])  # type: ignore[arg-type]
+    assert 2 < time.monotonic() - began < 6
 
 
 class _Lossy(_Late):

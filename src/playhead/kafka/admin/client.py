@@ -15,8 +15,8 @@ from playhead.kafka.admin import clients
 from playhead.kafka.admin.errors import Meaning, is_unknown_topic, meaning_of, translated, words_of
 
 DEFAULT_TIMEOUT_S = 10.0
-# librdkafka may wait for the leader of a new topic until a request's own limit; the next one finds it at once.
-_LEADER_REQUEST_S = 2.0
+LEADER_REQUEST_S = 2.0
+"""librdkafka may wait for the leader of a new topic until a request's own limit; the next one finds it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Admin:
                 asked = self._client.list_offsets(
                     wanted,
                     isolation_level=IsolationLevel.READ_COMMITTED,
-                    request_timeout=min(_LEADER_REQUEST_S, self._timeout_s),
+                    request_timeout=min(LEADER_REQUEST_S, self._timeout_s),
                 )
                 return all(answer.result(self._timeout_s) for answer in asked.values())
             except KafkaException as exc:

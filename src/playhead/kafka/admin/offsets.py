@@ -12,7 +12,7 @@ from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec, TopicDescri
 
 from playhead.endpoint import check_topic
 from playhead.errors import PlayheadError, Unavailable
-from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.client import LEADER_REQUEST_S, Admin
 from playhead.kafka.admin.errors import Meaning, is_unknown_topic, meaning_of
 from playhead.source import Bounds, TopicPartition
 
@@ -186,17 +186,16 @@ def ask(
     *,
     least: int = 0,
 ) -> dict[TopicPartition, ListOffsetsResultInfo]:
-    """Return the brokers' answers; one that is lost, or comes too early, is asked for again."""
+    """Return the brokers' answers; one that is lost, or comes too early, is asked for again, with twice the limit."""
     if not places:
         return {}
     wanted = {ClientPartition(*place): which for place in places}
     topics = ", ".join(sorted({topic for topic, _ in places}))
-    deadline = time.monotonic() + admin.timeout_s
+    deadline, limit_s = time.monotonic() + admin.timeout_s, LEADER_REQUEST_S
     with admin.asking(f"asking for the offsets of {topics}") as client:
         while True:
-            asked = client.list_offsets(
-                wanted, isolation_level=isolation, request_timeout=admin.timeout_s
-            )
+            limit_s = min(limit_s, admin.timeout_s)
+            asked = client.list_offsets(wanted, isolation_level=isolation, request_timeout=limit_s)
             try:
                 found = {
                     (place.topic, place.partition): answer.result(admin.timeout_s)
@@ -210,9 +209,11 @@ def ask(
             except KafkaException as exc:
                 # A partition that is new, or whose leader changes, has no leader for a moment.
                 is_early = meaning_of(exc.args[0]) is Meaning.NOT_READY
-                if not is_early or time.monotonic() > deadline:
+                is_short = exc.args[0].code() == KafkaError._TIMED_OUT and limit_s < admin.timeout_s
+                if not (is_early or is_short) or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_S)
+            limit_s *= 2
 
 
 def _existing(admin: Admin) -> list[str]:
