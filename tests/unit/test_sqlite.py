@@ -16,7 +16,7 @@ from playhead.account import Account, ErrorRule, RecordRefused
 from playhead.config.context import configure
 from playhead.endpoint import BadEndpoint, Endpoint
 from playhead.errors import NoSuchColumn, PlayheadError, Refused, Unavailable
-from playhead.ledger import LedgerUnreadable
+from playhead.ledger import NOT_KEPT, LedgerUnreadable
 from playhead.record import Headers, Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.replay.assemble import target_at
@@ -282,7 +282,9 @@ def test_of_one_key_the_last_record_stays_under_update_and_the_first_under_ignor
             "t",
             TableRules(key=("id",), on_conflict=rule, tombstones="skip", create=True),
         )
-        written(target, b'{"id": 1, "v": 1}', None, b'{"id": 1, "v": 2}')
+        counts = written(target, b'{"id": 1, "v": 1}', None, b'{"id": 1, "v": 2}')
+        # Left out by the rule that the user gave, and by nothing in the table.
+        assert (counts["tombstones_skipped"], NOT_KEPT in counts) == (1, False)
         written(target, b'{"id": 1, "v": 3}')
         assert rows(file, "SELECT v FROM t") == [(kept,)]
 

@@ -248,7 +248,7 @@ def test_what_was_produced_has_the_offsets_of_the_answer(tmp_path: Path) -> None
     # The same records fetched, later: they are there once.
     source = source_of(tmp_path, two, fetch(("t", 0, wanted)))
     assert everything(source) == wanted
-    assert "3 records were captured more than once" in notes(source, "captured-twice")[0]
+    assert "3 offsets were captured more than once" in notes(source, "captured-twice")[0]
 
 
 def test_what_the_broker_refused_is_counted(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def inventory_of(target: Target) -> Inventory:
     """Return the target as an `Inventory`; refuse others."""
     if not isinstance(target, Inventory):
         raise Refused(
-            f"a {type(target).__name__} does not know which records it has",
+            "this target cannot be asked which records it has",
             hint="compare by the ledger: --by ledger",
         )
     return target

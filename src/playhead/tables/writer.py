@@ -158,7 +158,7 @@ class RowWriter(Writer):
         dropped += lost
         refused = account.refused_offsets
         written = [each for each in rows if each.record.offset not in refused]
-        counts = {NOT_KEPT: skipped + dropped, "dropped": dropped}
+        counts = {NOT_KEPT: dropped, "dropped": dropped, "tombstones_skipped": skipped}
         counts |= {"left_alone": left_alone, ALSO_REMOVED: also_removed}
         values = (each.row for each in written)
         counts[CONVERTED] = self._target.count_converted(session, table, values)

@@ -129,7 +129,7 @@ class TrafficIndex:
     def _on_offsets(self) -> Iterator[Note]:
         twice = sum(lane.twice for lane in self.lanes.values() if lane)
         if twice:
-            text = f"{twice:,} records were captured more than once; each is replayed once"
+            text = f"{twice:,} offsets were captured more than once; each is replayed once"
             yield Note("captured-twice", text, "info")
         numbered = [(place, lane) for place, lane in self.lanes.items() if lane and lane.reason]
         for (topic, partition), lane in numbered[:_SHOWN]:
