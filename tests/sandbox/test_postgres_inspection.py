@@ -173,6 +173,17 @@ class TestRefusals:
         needed = "identifies rows by n, which the server itself fills"
         self.refused(table, needed, on_conflict="update", key=("n",))
 
+    @pytest.mark.parametrize("kind", ["_offset int8", "_timestamp timestamptz", "_headers jsonb"])
+    def test_tombstones_with_a_key_of_what_is_their_own(
+        self, sandbox: Endpoints, schema: str, kind: str
+    ) -> None:
+        name = kind.split(maxsplit=1)[0]
+        columns = f"_partition int, v text, {kind}, UNIQUE (_partition, {name})"
+        table = Table.made(sandbox.database_url, schema, columns)
+        rules = {"on_conflict": "update", "key": ("_partition", name)}
+        needed = f"a tombstone has a {name} of its own"
+        self.refused(table, needed, tombstones="delete", **rules)
+
     def test_newer_without_something_to_compare(self, sandbox: Endpoints, schema: str) -> None:
         table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, v int")
         self.refused(table, "newer compares _timestamp", on_conflict="newer")

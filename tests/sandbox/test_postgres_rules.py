@@ -360,6 +360,19 @@ class TestTombstones:
         assert kinds == [(0, "type"), (1, "no_key"), (2, "utf8"), (3, "no_key")]
         assert (entry.written, entry.dead) == (1, 4)
 
+    @pytest.mark.parametrize("kind", ["text", "bytea", "jsonb"])
+    def test_they_delete_by_the_very_key(self, sandbox: Endpoints, schema: str, kind: str) -> None:
+        """A key that is JSON names no columns where the whole key is one, and `"2"` is not `2`."""
+        columns = f"_topic text, _key {kind}, v text, UNIQUE (_topic, _key)"
+        options = {"key": ("_key", "_topic"), "on_conflict": "update", "tombstones": "delete"}
+        table = Table.made(sandbox.database_url, schema, columns, **options)
+        keys = [b'"2"', b"2", b'{"_key": "2"}', b"null", b"[]"]
+        table.commit([record(n, {"v": str(n)}, key=key) for n, key in enumerate(keys)])
+        for left, key in enumerate(keys):
+            entry = table.commit([record(10 + left, None, key=key)])
+            assert entry.details["deleted"] == 1
+            assert table.rows("v", order="v") == [(str(n),) for n in range(left + 1, len(keys))]
+
     def test_as_rows_they_are_nulls(self, sandbox: Endpoints, schema: str) -> None:
         columns = "_key text, _offset int8, v text"
         table = Table.made(sandbox.database_url, schema, columns, tombstones="null")

@@ -18,6 +18,7 @@ from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
 from playhead.postgres.rows.column_layout import Layout, layout_of
+from playhead.postgres.rows.record_key import refuse_own_place
 from playhead.postgres.session import Session, TableName, open_copy_session, open_session
 from playhead.postgres.shown_rows import rows_of_layout, rows_of_new_table
 from playhead.postgres.stage.latest_records import RIGHTS, Latest, is_needed, not_remembered
@@ -171,6 +172,7 @@ class PostgresTarget(Target):
         key = self.key or (table.primary_key or () if needs_key else ())
         version = (self.version_column or "_timestamp") if rule == "newer" else ""
         refuses = self.extra_fields == "fail"
+        refuse_own_place(key, self.tombstones)
         return WriteRules(key, rule, version, self.tombstones, self.decode, refuses)
 
     @property

@@ -20,7 +20,7 @@ from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import INTEGERS, JSONS, TEXTS, TIMES, where_true
 from playhead.postgres.rows.python_json import read_json
 from playhead.postgres.rows.text_format import Bad, checked, checked_for, text_for
-from playhead.record import Headers
+from playhead.record import Headers, Record
 from playhead.records import Records
 from playhead.tables.columns import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC
 
@@ -43,6 +43,20 @@ def metadata_column(field: Field, records: Records, refuse: Refuse) -> Any:
     if field.name == KEY:
         return _keys(field, records.keys, refuse)
     return _packed(field, _texts(field, _headers_text, records.headers, refuse))
+
+
+def text_of_own(field: Field, record: Record) -> str:
+    """Return the text of a record's topic, partition or key for its column, which names rows of other records, too."""
+    if field.name == TOPIC:
+        return checked_for(field.column, record.topic, field.name)
+    if field.name == PARTITION:
+        return _number_text(field, record.partition)
+    if record.key is None:
+        raise Bad("no_key", "a tombstone without a key does not identify a row")
+    if field.column.base == "bytea":
+        return f"\\x{record.key.hex()}"
+    as_text = _key_json if field.column.base in JSONS else _key_text
+    return as_text(field, record.key) or ""
 
 
 def _topics(field: Field, records: Records, refuse: Refuse) -> Any:

@@ -379,7 +379,7 @@ class Stage:
         for index in self._decoded.tombstones:
             record = self._whole.record(index)
             try:
-                texts.append(key_texts(record.key, key))
+                texts.append(key_texts(record, key))
             except Bad as bad:
                 self._account.refuse(record, kind=bad.kind, reason=bad.reason)
                 continue
