@@ -327,6 +327,26 @@ def test_tombstones_alone_leave_a_table_whole(deck: Deck) -> None:
     assert [note.code for note in found.notes] == ["unkeyed", "unlike"]
 
 
+def test_tombstones_that_a_table_skips_are_no_gaps_by_offsets(deck: Deck) -> None:
+    topic, kind = deck.topic("skipped"), TimestampType.CREATE_TIME
+    values = [b'{"seq": 0}', None, b'{"seq": 2}', None, None, b"no JSON", b'{"seq": 6}']
+    deck.write([Record(topic, 0, n, T0_MS, kind, b"k", each) for n, each in enumerate(values)])
+    table = deck.table(PLACED)
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    ran(deck.plan(*ends, span=f"{topic}:0:0-5", tombstones="skip"))
+    # Of what is missing, only the records that a row stands for are gaps; one that cannot be read stays one.
+    found = look(deck, *ends, tombstones="skip")
+    assert places(found) == [(0, 5, 7)]
+    assert [note.text for note in found.notes if note.code == "tombstones"] == [
+        "3 missing records are tombstones, which have no row by --tombstones skip: no gaps"
+    ]
+    for rule in (None, "null"):
+        again = look(deck, *ends, tombstones=rule)
+        assert places(again) == [(0, 1, 2), (0, 3, 7)]
+        [committed] = [note.text for note in again.notes if note.code == "committed"]
+        assert "3 records of their slices are tombstones, which it skipped" in committed
+
+
 def test_columns_that_are_not_there_are_refused(deck: Deck, laps: str, unplaced: str) -> None:
     with pytest.raises(PlayheadError, match="lap cannot identify rows"):
         look(deck, f"kafka:{laps}", f"postgres:{unplaced}", key=("lap",))

@@ -13,7 +13,7 @@ from playhead.proof import absent_note, unexplained_note
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import LazyExplainer, Reader, Source, TopicPartition
-from playhead.task.slicer import Filter
+from playhead.task.slicer import FILTERED, KEPT, Filter
 
 # A seek costs as much as reading this many offsets.
 _READ_OVER = 5_000
@@ -61,26 +61,32 @@ def seen(
     missing: Sequence[Slice],
     settling: GracePeriod,
     in_time: Filter | None = None,
+    *,
+    skips_tombstones: bool = False,
 ) -> ScanResult:
     """Scan the log at the missing runs: number and times of records, and whether they may still
     arrive.
 
     Only these runs are read, and what lies closely between them. Records outside the span by their own
-    time are not a gap.
+    time are not a gap, and neither are tombstones that have no row by the user's rule.
     """
-    found = ScanResult()
+    found, skipped = ScanResult(), 0
     if not missing:
         return found
     with source.open() as reader, closing(LazyExplainer(source)) as explainer:
         young = _young(source, reader, missing, settling)
         for cover, parts in _covers(missing):
             place = (cover.topic, cover.partition)
-            looked = _Looked(cover, parts, in_time or Filter())
+            looked = _Looked(cover, parts, in_time or Filter(), skips_tombstones=skips_tombstones)
             looked.read(reader, young[place])
+            skipped += looked.skipped
             found.gaps += [gap for each in looked.sightings for gap in each.gaps()]
             blanks = looked.blanks()
             found.note(place, blanks, explainer.explain(place, blanks))
     found.notes = [note for each in young.values() if (note := each.note()) is not None]
+    if skipped:
+        text = f"{skipped:,} missing records are tombstones, which have no row by --tombstones skip: no gaps"
+        found.notes.append(Note("tombstones", text, "info"))
     return found
 
 
@@ -183,8 +189,11 @@ def _whole(parts: Sequence[Slice]) -> Slice:
 class _Looked:
     """The result of reading one run: its missing parts, and the offsets without a record."""
 
-    def __init__(self, cover: Slice, parts: Sequence[Slice], in_time: Filter) -> None:
+    def __init__(
+        self, cover: Slice, parts: Sequence[Slice], in_time: Filter, *, skips_tombstones: bool
+    ) -> None:
         self._cover, self._parts, self._in_time = cover, parts, in_time
+        self._skips_tombstones, self.skipped = skips_tombstones, 0
         self.sightings = [GapScan(part) for part in parts]
         self._reached = cover.from_offset
         self._absent: list[Blank] = []
@@ -196,12 +205,27 @@ class _Looked:
             young.look_at(records)
             first = bisect_right(ends, records.offsets[0])
             stop = bisect_right(starts, records.offsets[-1])
-            verdicts = self._in_time.verdicts(records)
+            verdicts = self._verdicts(records)
             for each in self.sightings[first:stop]:
                 each.young_from = young.since
                 each.see(records, verdicts)
             self._absent += absent_between(self._reached, records.offsets)
             self._reached = records.offsets[-1] + 1
+
+    def _verdicts(self, records: Records) -> Sequence[int] | None:
+        """Return the verdict on each record, None if all count; count the tombstones that are left out."""
+        verdicts = self._in_time.verdicts(records)
+        if not self._skips_tombstones or None not in records.values:
+            return verdicts
+        merged = list(verdicts or [KEPT] * len(records))
+        for index, value in enumerate(records.values):
+            if value is None and merged[index] == KEPT:
+                merged[index] = FILTERED
+                offset = records.offsets[index]
+                self.skipped += any(
+                    each.from_offset <= offset < each.to_offset for each in self._parts
+                )
+        return merged
 
     def blanks(self) -> list[Blank]:
         """The blanks inside the missing parts; the others do not matter."""

@@ -266,9 +266,12 @@ def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
         return Note(
             "committed", f"{text}, but left {unwritten:,} records of their slices unwritten"
         )
+    skipped = sum(int(e.details.get("tombstones_skipped", 0)) for e in entries)
+    tombstones = f"; {skipped:,} records of their slices are tombstones, which it skipped"
+    more = f"{tombstones}: with --tombstones skip, they are no gaps" if skipped else ""
     return Note(
         "committed",
-        f"{text}: their rows are missing now; they were deleted, replaced, or never written",
+        f"{text}: their rows are missing now; they were deleted, replaced, or never written{more}",
     )
 
 
