@@ -21,6 +21,7 @@ from playhead.record import Slice
 from playhead.replay.begun_replays import NotBegun
 from playhead.source import Bounds, SourceFacts, TopicFacts
 from playhead.span import OffsetSpan, Resolved, Span
+from playhead.task.slicer import Filter
 from playhead.terms import NO_TERMS, OtherTerms, Terms, Whereto
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, partition_plan, plan_of, record, request
@@ -66,6 +67,18 @@ def test_offsets_that_hold_no_record_are_counted_and_are_no_gap():
     found = log_scan.seen(log(1, 2, 3, 9), runs((0, 3), (4, 8), (9, 12)), NEVER)
     assert told(found.gaps) == [(1, 3, "missing", 2), (9, 10, "missing", 1)]
     assert found.absent == {TOPIC: 1 + 4 + 2}
+
+
+def test_tombstones_are_no_gaps_if_they_are_skipped_and_count_once():
+    rows = [replace(record(n, T + n), value=None if n % 2 else b"v") for n in range(8)]
+    source = ListSource(rows, bounds={(TOPIC, 0): Bounds(0, 8, 8)})
+    in_time = Filter(rows[2].timestamp_ms, None)
+    found = log_scan.seen(source, runs((0, 4), (6, 8)), NEVER, in_time, skips_tombstones=True)
+    assert told(found.gaps) == [(2, 3, "missing", 1), (6, 7, "missing", 1)]
+    # The tombstone at 1 is before the span, and the one at 5 is not missing.
+    [note] = [each.text for each in found.notes if each.code == "tombstones"]
+    assert note.startswith("2 missing records are tombstones")
+    assert not log_scan.seen(source, runs((0, 4)), NEVER, in_time).notes
 
 
 def test_nothing_is_read_when_nothing_is_missing():

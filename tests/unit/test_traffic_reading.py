@@ -74,6 +74,18 @@ def test_rows_far_from_each_other_are_read_alone(
     assert asked == [10] * 20
 
 
+def test_a_large_row_is_read_alone_and_the_block_stays(
+    two_files: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_READ_AHEAD", 1_000)
+    asked = lengths_asked(monkeypatch)
+    with ExitStack() as stack:
+        files = Files(Snapshot("x", two_files), stack)
+        for start, length in ((0, 10), (10, 10), (20, 1_001), (900, 10)):
+            files.read(row(start, length))
+    assert asked == [10, 1_010, 1_001]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_record_sets_that_are_apart_have_the_same_parts(seed: int) -> None:
     chance = random.Random(seed)

@@ -161,6 +161,7 @@ def test_headers_as_a_map_and_times_of_the_broker(tmp_path: Path) -> None:
         (lambda p: p["records"]["records"][0].update(value="AA=="), "twice"),
         (lambda p: p["records"]["records"][0].update(headers=7), "headers"),
         (lambda p: p["records"]["records"][0].update(offsetDelta="x"), "needed a number"),
+        (lambda p: p["records"]["records"][0].update(offsetDelta="9" * 5_000), "needed a number"),
         (lambda p: p["records"]["records"][1].update(offsetDelta=0), "the same offset"),
         (lambda p: p["records"].update(baseOffset="-9"), "offset -9"),
         (lambda p: p["records"].update(baseTimestamp=str(1 << 63)), "the time"),
@@ -177,6 +178,24 @@ def test_a_shape_that_is_not_known_is_named_with_its_line(tmp_path: Path, change
     (told,) = notes(source, UNREAD)
     assert "raw.jsonl:2:" in told
     assert says in told
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_bytes_that_the_capture_replaced_are_noted_and_half_a_character_stays(
+    tmp_path: Path, is_ascii: bool
+) -> None:
+    half = fetch(("t", 0, [record(0), record(1)]))
+    _partition(half)["records"]["records"][0]["valueString"] = "\ud800!"
+    whole = fetch(
+        ("t", 1, [record(0, "é", partition=1)]), ("t", 2, [record(0, "\ufffd", partition=2)])
+    )
+    file = tmp_path / "raw.jsonl"
+    lines = (json.dumps(half), json.dumps(whole, ensure_ascii=is_ascii))
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    source = TrafficSource("rrpair", str(file))
+    assert next(each.value for each in everything(source)) == b"\xed\xa0\x80!"
+    [note] = notes(source, "replaced-bytes")
+    assert note.startswith("1 pairs contain the character U+FFFD")
 
 
 @pytest.mark.parametrize(
