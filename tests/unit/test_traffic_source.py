@@ -161,7 +161,7 @@ def test_headers_as_a_map_and_times_of_the_broker(tmp_path: Path) -> None:
         (lambda p: p["records"]["records"][0].update(value="AA=="), "twice"),
         (lambda p: p["records"]["records"][0].update(headers=7), "headers"),
         (lambda p: p["records"]["records"][0].update(offsetDelta="x"), "needed a number"),
-        (lambda p: p["records"]["records"][0].update(offsetDelta="9" * 5_000), "needed a number"),
+        (lambda p: p["records"].update(records=[{"offsetDelta": "9" * 5_000}]), "needed a number"),
         (lambda p: p["records"]["records"][1].update(offsetDelta=0), "the same offset"),
         (lambda p: p["records"].update(baseOffset="-9"), "offset -9"),
         (lambda p: p["records"].update(baseTimestamp=str(1 << 63)), "the time"),
