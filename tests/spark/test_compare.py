@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.record import Record, TimestampType
 from playhead.replay.verify import Verification
 from tests.fix_replay import T0_MS, Deck, ran
 
@@ -34,6 +35,22 @@ def test_a_table_is_compared_by_its_rows(deck: Deck, laps: str) -> None:
         ("changed", 1),
     ]
     assert sum(each.expected for each in found.partitions) == 10
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, KEYED])
+def test_tombstones_without_a_rule_are_unknown_and_counted_once(deck: Deck, columns: str) -> None:
+    topic, kind = deck.topic("gone"), TimestampType.CREATE_TIME
+    values = [b'{"seq": 0}', None, b'{"seq": 2}', None]
+    deck.write([Record(topic, 0, n, T0_MS, kind, b"k", each) for n, each in enumerate(values)])
+    ends = (f"kafka:{topic}", f"postgres:{deck.table(columns)}")
+    ran(deck.plan(*ends, tombstones="skip"))
+    assert compared(deck, *ends, tombstones="skip").agrees
+    found = compared(deck, *ends)
+    assert found.verdict() == (
+        "CANNOT BE TOLD: 4 records read back, 0 differences, 2 that could not be compared"
+    )
+    assert (found.same, found.unknown) == (2, 2)
+    assert "there is no --tombstones rule" in found.differences[0]["text"]
 
 
 def test_an_archive_is_compared_record_by_record(deck: Deck, laps: str, tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ class Comparison:
             self._session.run(make_wanted(stage.merge, fields, is_update=False))
             self._session.run(self._judged())
             self._refused = tuple(account.refused_offsets)
-            return self._found(len(decoded.tombstones), unshown, left_out(decoded, account))
+            tombstones = self._table.count_skipped(decoded)
+            return self._found(tombstones, unshown, left_out(decoded, account))
 
     def _found(
         self, tombstones: int, unshown: Sequence[int], extra_fields: ExtraFields

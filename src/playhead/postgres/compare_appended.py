@@ -61,7 +61,7 @@ class AppendedRows:
                 self._session.run(f"INSERT INTO {self._name} {chosen}")
             else:
                 self._session.run(f"CREATE TEMPORARY TABLE {self._name} AS {chosen}")
-        compared = ComparedSlice(entry, place, unshown, len(decoded.tombstones))
+        compared = ComparedSlice(entry, place, unshown, self._table.count_skipped(decoded))
         compared.extra_fields = left_out(decoded, account)
         compared.refused = tuple(account.refused_offsets)
         self._slices.append(compared)

@@ -125,6 +125,10 @@ class OpenTable:
                 refusals.add(index, bad)
         return Decoded(decoded.fields, decoded.ready.slice(0, 0), None, decoded.tombstones)
 
+    def count_skipped(self, decoded: Decoded) -> int:
+        """Return how many tombstones leave nothing to look for; without a rule, they are refused."""
+        return len(decoded.tombstones) if self.habits.tombstones is not None else 0
+
     def may_go_directly(self, decoded: Decoded) -> bool:
         """Return whether these rows can be copied into the table directly."""
         if self._only_by_stage or decoded.loose is not None:
