@@ -1,14 +1,27 @@
 """Answers of a server that no PostgreSQL gives are an error that names the server, and no fault of Playhead's."""
 
 import struct
-from typing import Any
+from collections.abc import Callable
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row, reading
-from playhead.postgres.session import open_session
+from playhead.ledger import LedgerUnreadable
+from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row, reading, rows_of
+from playhead.postgres.compare_rows import Judgement
+from playhead.postgres.errors import DataError, StatementRefused
+from playhead.postgres.find_missing import MissingRows
+from playhead.postgres.replay_server import PostgresControl
+from playhead.postgres.session import CopySession, answers_of, open_session
+from playhead.postgres.stage.stage import Stage
+from playhead.postgres.storage import foreign_partitions
 from playhead.postgres.table import read_table
 from playhead.postgres.table_name import TableName, no_table, place_of
+from playhead.record import Slice
+from playhead.tables.ledger import OtherReplays, SqlLedger, SqlReplays
+from playhead.terms import UnknownTerms
 from tests.lying_server import LyingServer, message, ready
 
 _BINARY = 1
@@ -141,3 +154,113 @@ def test_errors_of_ours_and_of_the_driver_pass() -> None:
         raise NoPostgres("there", reason="nothing")
     with pytest.raises(MemoryError), reading():
         raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        ([(1,), ("1",)], [int]),
+        ([(1, "a"), (1,)], (int, str)),
+        ([("same",), ("else",)], [frozenset({"same"})]),
+        ([([],)], [frozenset({"same"})]),
+    ],
+)
+def test_each_row_of_a_list_has_its_form(rows: list[tuple[Any, ...]], kinds: Any) -> None:
+    assert rows_of(rows[:1] if rows[0][0] else [], kinds) is not None
+    with pytest.raises(AnswerMisformed):
+        rows_of(rows, kinds)
+
+
+def answering(*rows: tuple[Any, ...]) -> Any:
+    """A session whose server answers every statement with these rows."""
+    session = CopySession.__new__(CopySession)
+    session._link = cast("Any", SimpleNamespace(ask=lambda *_: ([*rows], 1), is_lost=False))
+    session.where, session._grant = "there", ""
+    return session
+
+
+_OF_A_SLICE = (0, 1, 0, 0, 1, "5", "5")
+
+
+def rows_compared(session: Any) -> Any:
+    return SimpleNamespace(_session=session, _rows=SimpleNamespace(places=[("orders", 0)]))
+
+
+def offsets_missing(session: Any) -> Any:
+    return SimpleNamespace(
+        _session=session, _table=SimpleNamespace(place=SimpleNamespace(quoted="t"))
+    )
+
+
+LISTS: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
+    "tallies": (lambda it: Judgement._tallies(rows_compared(it)), _OF_A_SLICE),
+    "shown": (lambda it: Judgement._shown(rows_compared(it)), (7, "changed", "", None, 1)),
+    "missing": (lambda it: MissingRows._without(offsets_missing(it), "a", "b"), (7,)),
+    "partitions": (
+        lambda it: foreign_partitions(it, cast("Any", SimpleNamespace(kind="p", oid=7))),
+        ("orders_1",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("read", "row"), LISTS.values(), ids=LISTS)
+def test_a_list_of_another_form_is_an_error_of_ours(
+    read: Callable[[Any], Any], row: tuple[Any, ...]
+) -> None:
+    """As `verify` and the writers of a replay read them."""
+    assert read(answering(row))
+    for at in range(len(row)):
+        changed = [*row]
+        changed[at] = b"\xff"
+        for lie in (tuple(changed), row[:at], (*row, 1)):
+            with pytest.raises((NoPostgres, AnswerMisformed)):
+                read(answering(lie))
+
+
+def test_a_checksum_that_is_no_number_is_an_error_of_ours() -> None:
+    with pytest.raises(AnswerMisformed):
+        Judgement._tallies(rows_compared(answering((*_OF_A_SLICE[:-1], "five"))))
+
+
+def test_a_refused_offset_that_was_not_sent_is_an_error_of_ours() -> None:
+    stage = cast("Any", SimpleNamespace(_indexes={7: 0}))
+    with pytest.raises(AnswerMisformed):
+        Stage._refuse(stage, 8, "23502", "null")
+
+
+def test_a_value_that_is_refused_where_none_was_sent_is_an_error_of_ours() -> None:
+    with (
+        pytest.raises(StatementRefused, match="out of range"),
+        answers_of("postgresql://there/db"),
+    ):
+        raise DataError("22003", "out of range")
+
+
+_BEGUN = [answer("UTC", 7), answer(160_000, "1s", 7)]
+
+
+@pytest.mark.parametrize("lie", [(b"7", "8"), (7, "8,x"), (7, 8), (7,)])
+def test_who_blocks_whom_is_read_with_care(lie: tuple[Any, ...]) -> None:
+    with (
+        LyingServer(*_BEGUN, answer(*lie)) as server,
+        closing(PostgresControl(server.url)) as control,
+        pytest.raises(NoPostgres),
+    ):
+        control.blockers([7])
+
+
+@pytest.mark.parametrize("row", [(), ("a",), (1, 2, 3), (None, None)])
+def test_rows_of_a_ledger_that_are_none_are_refused(row: tuple[Any, ...]) -> None:
+    session, slice_ = answering(row), Slice("orders", 0, 0, 7)
+    own = cast("Any", SimpleNamespace(exists=lambda: True, quoted="l"))
+    ledger = SqlLedger(session, own)
+    for read in (
+        lambda: ledger.entries("r"),
+        lambda: ledger._last("r", slice_),
+        lambda: SqlReplays(session, ledger, own).get("r"),
+    ):
+        with pytest.raises((LedgerUnreadable, UnknownTerms)):
+            read()
+    if len(row) != len(("replay", "topic")):
+        with pytest.raises(LedgerUnreadable):
+            OtherReplays(session, own, "r").beside(slice_)

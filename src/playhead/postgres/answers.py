@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from playhead import secrets
 from playhead.errors import PlayheadError
 
 _LONGEST_REASON = 200
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
 
 
 class AnswerMisformed(Exception):
@@ -48,6 +49,19 @@ def only_row(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Any]) -> tuple[Any
     if len(rows) != 1:
         raise AnswerMisformed(f"{len(rows):,} rows instead of one")
     [row] = rows
+    _expect(row, kinds)
+    return row
+
+
+def rows_of(rows: Sequence[_Row], kinds: Sequence[Any]) -> Sequence[_Row]:
+    """Return the rows of an answer, each of which has values of these types, as `only_row` describes them."""
+    for row in rows:
+        _expect(row, kinds)
+    return rows
+
+
+def _expect(row: tuple[Any, ...], kinds: Sequence[Any]) -> None:
+    """Refuse a row whose values are not of these types, or not among the words of a set."""
     found, wanted = list(row), list(kinds)
     if wanted[0] is ...:
         wanted = wanted[1:]
@@ -57,6 +71,7 @@ def only_row(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Any]) -> tuple[Any
     if len(found) != len(wanted):
         raise AnswerMisformed(f"{len(row)} columns instead of {len(wanted)}")
     for value, kind in zip(found, wanted, strict=True):
-        if not isinstance(value, kind):
+        if not isinstance(value, str if isinstance(kind, frozenset) else kind):
             raise AnswerMisformed(f"a value of the type {type(value).__name__}")
-    return row
+        if isinstance(kind, frozenset) and value not in kind:
+            raise AnswerMisformed("a word that the statement does not have")

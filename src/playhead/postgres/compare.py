@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from playhead.account import Account, ErrorRule
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
+from playhead.postgres.answers import reading
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import named
 from playhead.postgres.open_table import OpenTable, left_out
@@ -135,9 +137,11 @@ class Comparison:
             _COUNTS, kinds=(int, int, int, int, str, str)
         )
         tally = Tally(same + tombstones, expected - same, len(unshown), found=found)
-        tally.expected_sum, tally.found_sum = int(wanted), int(held)
-        shown = self._session.run(
-            f"SELECT o, what, columns FROM {_JUDGED} WHERE what IS NOT NULL ORDER BY o LIMIT {SHOWN}"  # noqa: S608
+        with reading():
+            tally.expected_sum, tally.found_sum = int(wanted), int(held)
+        shown = self._session.rows(
+            f"SELECT o, what, columns FROM {_JUDGED} WHERE what IS NOT NULL ORDER BY o LIMIT {SHOWN}",  # noqa: S608
+            kinds=(int, WORDS, str | None),
         )
         tally.differences = [self._difference(*row) for row in shown]
         more, extra = self._extra()
@@ -182,7 +186,8 @@ class Comparison:
         (count,) = self._session.one(counted, kinds=[int])
         if not count:
             return 0, []
-        found = self._session.run(f"SELECT o FROM ({there}) x ORDER BY 1 LIMIT {SHOWN}")  # noqa: S608
+        statement = f"SELECT o FROM ({there}) x ORDER BY 1 LIMIT {SHOWN}"  # noqa: S608
+        found = self._session.rows(statement, kinds=[int])
         return count, [row[0] for row in found]
 
     def _difference(self, offset: int, what: str, columns: str | None) -> Difference:
@@ -203,6 +208,8 @@ def difference(
     return Difference(what, slice_.topic, slice_.partition, offset, texts[what])  # type: ignore[arg-type]
 
 
+WORDS: Final = frozenset(("missing", "extra", "changed", "unknown"))
+"""What a difference can be; the server says it in its answers."""
 _COUNTS = f"""
 SELECT pg_catalog.count(*) FILTER (WHERE n = 1), pg_catalog.count(*) FILTER (WHERE n = 1 AND what IS NULL),
        pg_catalog.count(*) FILTER (WHERE what IS NOT NULL), pg_catalog.count(*) FILTER (WHERE held IS NOT NULL),

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from playhead.ledger import Entry
-from playhead.postgres.compare import ComparedSlice, accounted, by_place, difference, written
+from playhead.postgres.answers import reading
+from playhead.postgres.compare import WORDS, ComparedSlice, accounted, by_place, difference, written
 from playhead.postgres.merge_sql import named
 from playhead.postgres.open_table import OpenTable, left_out
 from playhead.postgres.rows.decode import ORDER
@@ -90,13 +91,15 @@ class AppendedRows:
             f"FROM {_JUDGED} WHERE place = {place}",
             kinds=(int, int, int, int, int, str, str),
         )
-        shown = self._session.run(
+        shown = self._session.rows(
             f"SELECT o, what, columns FROM {_JUDGED} WHERE place = {place} "  # noqa: S608
-            f"AND what IS NOT NULL ORDER BY what IN ('more', 'open'), o LIMIT {SHOWN}"
+            f"AND what IS NOT NULL ORDER BY what IN ('more', 'open'), o LIMIT {SHOWN}",
+            kinds=(int, WORDS | {*_TEXTS}, str | None),
         )
         tally = Tally(same + tombstones, expected - same - unknown, unknown + len(unshown))
         tally.extra, tally.found = different - tally.different, found
-        tally.expected_sum, tally.found_sum = int(wanted), int(held)
+        with reading():
+            tally.expected_sum, tally.found_sum = int(wanted), int(held)
         tally.differences = [self._difference(last.entry, *row) for row in shown]
         table = str(self._table.place)
         tally.differences += [difference(last.entry, table, at, "unknown") for at in unshown]

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from playhead.postgres.compare import ComparedSlice, by_place, difference
+from playhead.postgres.answers import reading
+from playhead.postgres.compare import WORDS, ComparedSlice, by_place, difference
 from playhead.postgres.final_rows import (
     COUNT,
     IS_GONE,
@@ -100,7 +101,7 @@ class Judgement:
             "extra": f"more rows in {table} than expected",
             "changed": f"other values in {table}: {columns}",
         }
-        text = _TEXTS[why] if why in _TEXTS else texts[what]
+        text = _TEXTS.get(why) or texts.get(what, "its row differs")
         if what == "unknown" and columns:
             text = f"{text} (it differs in {columns})"
         if count > 1:
@@ -259,30 +260,39 @@ class Judgement:
 
     def _tallies(self) -> dict[int, Tally]:
         once = "rank = 1"
-        statement = (
+        rows = self._session.rows(
             "SELECT place, coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what = 'same'), 0)::int8, "  # noqa: S608
             "coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what NOT IN ('same', 'unknown')), 0)::int8, "
             "coalesce(pg_catalog.sum(records) FILTER (WHERE n = 1 AND what = 'unknown'), 0)::int8, "
             f"pg_catalog.count(*) FILTER (WHERE is_there AND ({once} OR n > 1)), "
             f"{checksum('wanted', f'{once} AND NOT gone')}, "
             f"{checksum('held', f'is_there AND ({once} OR n > 1)')} "
-            f"FROM {_JUDGED} GROUP BY place"
+            f"FROM {_JUDGED} GROUP BY place",
+            kinds=(int, int, int, int, int, str, str),
         )
-        return {
-            place: Tally(
-                same, different, unknown, 0, found, expected_sum=int(wanted), found_sum=int(held)
-            )
-            for place, same, different, unknown, found, wanted, held in self._session.run(statement)
-        }
+        with reading():
+            return {
+                place: Tally(
+                    same,
+                    different,
+                    unknown,
+                    0,
+                    found,
+                    expected_sum=int(wanted),
+                    found_sum=int(held),
+                )
+                for place, same, different, unknown, found, wanted, held in rows
+            }
 
-    def _shown(self) -> dict[int, list[Row]]:
+    def _shown(self) -> dict[int, Sequence[Row]]:
         """Return the first differences of each partition."""
         places = range(len(self._rows.places))
         return {
-            place: self._session.run(
+            place: self._session.rows(
                 "SELECT o, what, coalesce(why, ''), columns, records FROM "  # noqa: S608
                 f"{_JUDGED} WHERE place = {place} AND rank = 1 AND what <> 'same' "
-                f"ORDER BY what = 'unknown', o LIMIT {SHOWN}"
+                f"ORDER BY what = 'unknown', o LIMIT {SHOWN}",
+                kinds=(int, WORDS, str, str | None, int),
             )
             for place in places
         }
@@ -295,12 +305,13 @@ class Judgement:
             return found
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
         refused = unless_refused(table, ((it.entry.slice, it.refused) for it in self._rows.slices))
-        rows = self._session.run(
+        rows = self._session.rows(
             f"SELECT t.{named(TOPIC)}::text, {number(table, PARTITION)}::int8, "  # noqa: S608
             f"pg_catalog.min({number(table, OFFSET)})::int8, pg_catalog.count(*) FROM {table.place.quoted} t "
             f"WHERE {inside(table, self._rows.spans())}{refused} "
             f"AND NOT EXISTS (SELECT FROM {self._rows.name} e WHERE {same})"
-            f"{self._ledger.unless_others(self._replay_id, table)} GROUP BY 1, 2"
+            f"{self._ledger.unless_others(self._replay_id, table)} GROUP BY 1, 2",
+            kinds=(str, int, int, int),
         )
         for topic, partition, offset, count in rows:
             found[Slice(topic, int(partition), int(offset), int(offset) + 1)] = int(count)

@@ -106,14 +106,15 @@ class _Taken:
         self._keys = ", ".join(map(named, into.key))
 
     def take(self) -> None:
-        merge, run = self._stage.merge, self._session.run
-        run(make_wanted(merge, self._layout, is_update=self._is_update))
+        merge = self._stage.merge
+        self._session.run(make_wanted(merge, self._layout, is_update=self._is_update))
         counted = f"SELECT pg_catalog.count(*) FROM {WANTED}"  # noqa: S608
         (rows,) = self._session.one(counted, kinds=[int])
         superseded = self._bury() if self._stage.has_tombstones else 0
-        parts = run(
+        parts = self._session.rows(
             f"SELECT {_LAYER}::int8, {_FORM}::int8 FROM {WANTED} GROUP BY {_LAYER}, {_FORM} "  # noqa: S608
-            f"ORDER BY {_LAYER}, pg_catalog.min({_ORDER})"
+            f"ORDER BY {_LAYER}, pg_catalog.min({_ORDER})",
+            kinds=(int, int),
         )
         taken = sum(self._put(layer, form) for layer, form in parts)
         self._into.has_forms |= bool(merge.forms)

@@ -100,7 +100,7 @@ class MissingRows:
         """Return the offsets of such records without such a row."""
         row = f"EXISTS (SELECT FROM {self._table.place.quoted} t WHERE {there})"
         statement = f"SELECT e.{_ORDER} FROM {EXPECTED} e WHERE {which} AND NOT {row} ORDER BY 1"  # noqa: S608
-        return [offset for (offset,) in self._session.run(statement)]
+        return [offset for (offset,) in self._session.rows(statement, kinds=[int])]
 
     def _is_here(self) -> str:
         """The condition that a row is from the partition of the records."""

@@ -89,17 +89,18 @@ def refuse_nothing_to_infer(
 
 def refuse_place(session: Session, place: TableName) -> None:
     """Return when the schema of a new table is there and the user may create tables in it."""
-    found = session.run(
+    found = session.rows(
         "SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE'), current_user::text "
         "FROM pg_catalog.pg_namespace n WHERE n.nspname = $1",
         (place.schema,),
+        kinds=(bool, str),
     )
     if not found:
         raise Refused(
             f"no table {place} can be made: there is no schema {place.schema}",
             hint=f'CREATE SCHEMA "{place.schema}"; or name a table of another schema: postgres:SCHEMA.TABLE',
         )
-    [(may_create, user)] = found
+    may_create, user = found[0]
     if not may_create:
         grant = f'GRANT CREATE ON SCHEMA "{place.schema}" TO {user}'
         reason = f"user {user} has no right to create tables in schema {place.schema}"

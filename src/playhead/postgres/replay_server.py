@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.ledger import Entry
-from playhead.postgres.answers import reading
+from playhead.postgres.answers import NoPostgres, reading
 from playhead.postgres.errors import RightMissing
 from playhead.postgres.explain import open_explainer
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.query_link import QueryLink, address_of, database_of, one_server
 from playhead.postgres.query_marks import MARKS, TABLE_OF_MARKS, Marks
-from playhead.postgres.session import Row, Session, open_session
+from playhead.postgres.session import Row, Session, answers_of, open_session
 from playhead.postgres.terms import Replays
 from playhead.server import (
     BackendStays,
@@ -80,7 +80,9 @@ class PostgresControl(Control):
         try:
             if self._opened is None:
                 self._opened = self._stack.enter_context(open_session(self._url, grant=_GRANT))
-            yield self._opened
+            # What is raised here does not pass through the block in which it was opened.
+            with answers_of(self._url):
+                yield self._opened
         except Unavailable:
             self._is_lost = True
             self.close()
@@ -106,8 +108,8 @@ class PostgresControl(Control):
                 database,
                 user,
                 int(free),
-                self._names(session, "subname FROM pg_catalog.pg_subscription"),
-                self._names(session, "srvname FROM pg_catalog.pg_foreign_server"),
+                self._names(session, "subname", "pg_catalog.pg_subscription"),
+                self._names(session, "srvname", "pg_catalog.pg_foreign_server"),
                 bool(is_standby),
                 self._log_folder(session),
                 bool(has_escapes),
@@ -116,7 +118,7 @@ class PostgresControl(Control):
 
     @staticmethod
     def _rights(session: Session) -> tuple[str, ...]:
-        found = [str(word) for (word,) in session.run(_RIGHTS)]
+        found = [word for (word,) in session.rows(_RIGHTS, kinds=[str])]
         # It includes every other one.
         return ("SUPERUSER",) if "SUPERUSER" in found else tuple(sorted(found))
 
@@ -125,19 +127,20 @@ class PostgresControl(Control):
         found = _if_allowed(
             session,
             "SELECT pg_catalog.current_setting('data_directory'), pg_catalog.current_setting('log_directory')",
+            kinds=(str, str),
         )
-        return str(Path(*map(str, found[0]))) if found else ""
+        return str(Path(*found[0])) if found else ""
 
     @staticmethod
     def _identifier(session: Session) -> str:
         statement = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
-        found = _if_allowed(session, statement)
-        return str(found[0][0]) if found else ""
+        found = _if_allowed(session, statement, kinds=[str])
+        return found[0][0] if found else ""
 
     @staticmethod
-    def _names(session: Session, what: str) -> tuple[str, ...]:
-        names = _if_allowed(session, f"SELECT {what} ORDER BY 1")
-        return tuple(str(name) for (name,) in names)
+    def _names(session: Session, name: str, table: str) -> tuple[str, ...]:
+        names = _if_allowed(session, f"SELECT {name}::text FROM {table} ORDER BY 1", kinds=[str])  # noqa: S608
+        return tuple(each for (each,) in names)
 
     # --- the ledger and the marks
 
@@ -181,7 +184,7 @@ class PostgresControl(Control):
         with self._session() as session:
             (number,) = session.one(f"SELECT {Marks(run).key()}", kinds=[int])
             until = time.monotonic() + _GONE_WITHIN_S
-            while rows := session.run(_ENDED.format(key=number)):
+            while rows := session.rows(_ENDED.format(key=number), kinds=[int]):
                 for (pid,) in rows:
                     session.run("SELECT pg_catalog.pg_terminate_backend($1::int8::int4)", (pid,))
                 if time.monotonic() > until:
@@ -285,16 +288,18 @@ class PostgresControl(Control):
     def blockers(self, pids: Sequence[int]) -> dict[int, tuple[int, ...]]:
         listed = "{" + ",".join(str(int(pid)) for pid in pids) + "}"
         with self._session() as session:
-            rows = session.run(
+            rows = session.rows(
                 "SELECT pid::int8, pg_catalog.array_to_string(pg_catalog.pg_blocking_pids(pid), ',') "
                 "FROM pg_catalog.unnest($1::text::int4[]) pid",
                 (listed,),
+                kinds=(int, str | None),
             )
-        return {
-            int(pid): tuple(int(each) for each in blocking.split(","))
-            for pid, blocking in rows
-            if blocking
-        }
+            with reading():
+                return {
+                    pid: tuple(int(each) for each in blocking.split(","))
+                    for pid, blocking in rows
+                    if blocking
+                }
 
 
 def _marked(last: list[Row], begun: list[Row], named: list[Row]) -> Marked:
@@ -320,11 +325,11 @@ def _told(session: str, text: str) -> tuple[tuple[str, int], int]:
         raise MarkUnreadable(session=session, said=text) from exc
 
 
-def _if_allowed(session: Session, statement: str) -> list[Row]:
+def _if_allowed(session: Session, statement: str, *, kinds: Sequence[Any]) -> Sequence[Row]:
     """Return the rows of a statement; none if it needs a right that only some users have."""
     try:
-        return session.run(statement)
-    except Unavailable:
+        return session.rows(statement, kinds=kinds)
+    except (Unavailable, NoPostgres):
         raise
     except PlayheadError:
         return []

@@ -15,7 +15,7 @@ from playhead import secrets
 from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
-from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row
+from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row, rows_of
 from playhead.postgres.errors import TOO_LARGE, DataError, StatementRefused, translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.statement_connection import StatementConnection
@@ -134,6 +134,14 @@ class Session:
         with self._translated():
             return only_row(rows, kinds)
 
+    def rows(
+        self, statement: str, parameters: Sequence[Any] = (), *, kinds: Sequence[Any]
+    ) -> Sequence[Row]:
+        """Return the rows of one statement; the values of each are of the types that `only_row` describes."""
+        found = self.run(statement, parameters)
+        with self._translated():
+            return rows_of(found, kinds)
+
     def count(self, statement: str) -> int:
         """Return how many rows a statement changed; with parameters, the driver would not know it."""
         with self._translated():
@@ -242,19 +250,13 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
 
     Under `keeping_open`, the block has a connection that stays open, unless another block is using it.
     """
-    try:
+    with answers_of(url):
         kept = kept_open((open_session, url), lambda: _connected(url, grant))
         if kept is not None and kept.is_free:
             yield kept.granting(grant)
             return
         with _connected(url, grant) as session:
             yield session
-    except AnswerMisformed as exc:
-        raise NoPostgres(secrets.without_password(url), reason=str(exc)) from exc
-    except DataError as exc:
-        # No value of a record is in these statements: a server that refuses one is no PostgreSQL, or broken.
-        where = secrets.without_password(url)
-        raise StatementRefused(where, sqlstate=exc.sqlstate, reason=exc.reason) from exc
 
 
 @contextmanager
@@ -266,11 +268,23 @@ def _connected(url: str, grant: str) -> Iterator[Session]:
 @contextmanager
 def open_copy_session(url: str, *, grant: str) -> Iterator[CopySession]:
     """Connect as `open_session` does, for COPY too."""
+    with answers_of(url), _linked(url, ArrowConnection) as (link, where):
+        yield CopySession(link, where=where, grant=grant)
+
+
+@contextmanager
+def answers_of(url: str) -> Iterator[None]:
+    """Name the server at this address in the error for an answer that no PostgreSQL gives.
+
+    The values of records are refused before this: a server that refuses other values is no PostgreSQL, or broken.
+    """
     try:
-        with _linked(url, ArrowConnection) as (link, where):
-            yield CopySession(link, where=where, grant=grant)
+        yield
     except AnswerMisformed as exc:
         raise NoPostgres(secrets.without_password(url), reason=str(exc)) from exc
+    except DataError as exc:
+        where = secrets.without_password(url)
+        raise StatementRefused(where, sqlstate=exc.sqlstate, reason=exc.reason) from exc
 
 
 @contextmanager

@@ -51,5 +51,5 @@ class Skipped:
             same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in key)
             there = f"EXISTS (SELECT FROM {self._table.place.quoted} t WHERE {same})"
             statement = f"SELECT e.{named(ORDER)} FROM {EXPECTED} e WHERE {there}"  # noqa: S608
-            found |= {row[0] for row in self._session.run(statement)}
+            found |= {row[0] for row in self._session.rows(statement, kinds=[int])}
         return found

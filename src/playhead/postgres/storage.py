@@ -33,10 +33,11 @@ def foreign_partitions(session: Session, table: Table) -> list[str]:
     """Return the partitions on other servers, which commit before this one and on their own."""
     if table.kind != "p":
         return []
-    found = session.run(
+    found = session.rows(
         "SELECT p.relid::text FROM pg_catalog.pg_partition_tree($1::int8::oid) p "
         "JOIN pg_catalog.pg_class c ON c.oid = p.relid WHERE c.relkind = 'f' ORDER BY 1",
         (table.oid,),
+        kinds=[str],
     )
     return [name for (name,) in found]
 
@@ -114,9 +115,10 @@ def _files(session: Session, table: Table, condition: str = "") -> list[tuple[in
             f"SELECT relid::oid AS oid FROM pg_catalog.pg_partition_tree({table.oid}::oid) "  # noqa: S608
             "WHERE isleaf"
         )
-    found = session.run(
+    found = session.rows(
         "SELECT o.oid::int8, coalesce(pg_catalog.pg_relation_filenode(o.oid), 0)::int8 "  # noqa: S608
-        f"FROM ({leaves}) o {condition} ORDER BY 1"
+        f"FROM ({leaves}) o {condition} ORDER BY 1",
+        kinds=(int, int),
     )
     return [(oid, file) for oid, file in found]
 

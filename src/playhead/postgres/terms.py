@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import ClassVar
 
 from playhead.ledger import UNREADABLE
+from playhead.postgres.answers import rows_of
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.own_table import OwnTable
 from playhead.postgres.session import Session, TableName
@@ -49,7 +50,7 @@ class Replays(SqlReplays):
             (f'%"oid {oid}"%',),
         )
         begun: dict[str, Terms] = {}
-        for replay_id, text in found:
+        for replay_id, text in rows_of(found, (str, str)):
             with suppress(*UNREADABLE):
                 terms = Terms.from_json(text)
                 if whereto(table, oid) in terms.places.values():
@@ -67,11 +68,12 @@ def places(session: Session, tables: Mapping[str, TableName]) -> dict[str, Where
     """Return the present tables; a missing one has no oid."""
     found: dict[str, Whereto] = {}
     for topic, table in tables.items():
-        oid = session.run(
+        oid = session.rows(
             "SELECT c.oid::int8 FROM pg_catalog.pg_class c "
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = $1 AND c.relname = $2",
             (table.schema, table.name),
+            kinds=[int],
         )
         found[topic] = whereto(table, oid[0][0] if oid else None)
     return found

@@ -288,7 +288,7 @@ def split_existing(
     session.run(merge.make_keys())
     session.copy_aside(KEYS, rows.select([ORDER, *merge.key]))
     session.run(_BY_INDEX)
-    met = pa.array([row[0] for row in session.run(merge.met())], pa.int64())
+    met = pa.array([row[0] for row in session.rows(merge.met(), kinds=[int])], pa.int64())
     if len(met) > _MOST_MET * len(rows):
         return None
     if not len(met):
@@ -321,5 +321,6 @@ def _altered(session: Session, columns: Sequence[Field]) -> frozenset[int]:
         for each in columns
         for held in [named(each.name)]
     )
-    found = session.run(f"SELECT {named(ORDER)} FROM {STAGE} WHERE {changed}")  # noqa: S608
+    statement = f"SELECT {named(ORDER)} FROM {STAGE} WHERE {changed}"  # noqa: S608
+    found = session.rows(statement, kinds=[int])
     return frozenset(offset for (offset,) in found)

@@ -111,7 +111,7 @@ class SqlLedger:
             (replay_id, slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset),
         )
         if found:
-            committed = Slice(slice_.topic, slice_.partition, *found[0])
+            committed = self._slice(slice_, found[0])
             raise AlreadyCommitted(replay_id, found=slice_, committed=committed)
 
     def add(self, replay_id: str, entry: Entry) -> None:
@@ -124,6 +124,8 @@ class SqlLedger:
 
     def _entry(self, *row: Any) -> Entry:
         """Return the entry of a row; the columns decide what is admitted, so both must agree."""
+        if not row:
+            raise _misformed(self.own)
         *place, text = row
         entry, where = entry_at(f"table {self.own}", text), f"table {self.own}"
         slice_ = entry.slice
@@ -142,7 +144,13 @@ class SqlLedger:
             "ORDER BY from_offset DESC LIMIT 1",
             (replay_id, slice_.topic, slice_.partition),
         )
-        return Slice(slice_.topic, slice_.partition, *found[0]) if found else None
+        return self._slice(slice_, found[0]) if found else None
+
+    def _slice(self, other: Slice, row: tuple[Any, ...]) -> Slice:
+        """Return the slice of a row with two offsets, in the partition of another slice."""
+        if len(row) != 2 or not all(isinstance(each, int) for each in row):
+            raise _misformed(self.own)
+        return Slice(other.topic, other.partition, *row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,8 @@ class OtherReplays:
             "AND partition = $2 AND from_offset < $3 AND to_offset > $4",
             (slice_.topic, slice_.partition, slice_.to_offset, slice_.from_offset),
         )
+        if any(len(row) != 2 for row in found):
+            raise _misformed(self.own)
         return [(str(replay), str(topic)) for replay, topic in found]
 
     def cover(self, claimed: Mapping[str, Any]) -> bool:
@@ -181,6 +191,10 @@ class OtherReplays:
             (self.replay_id, *(claimed[name] for name in names)),
         )
         return bool(found)
+
+
+def _misformed(own: LedgerTable) -> LedgerUnreadable:
+    return LedgerUnreadable(f"table {own}", "a row has not the columns that its statement names")
 
 
 def ledger_row(replay_id: str, entry: Entry) -> Sequence[object]:
@@ -217,6 +231,8 @@ class SqlReplays:
             return None
         statement = f"SELECT CAST(terms AS text) FROM {self.own.quoted} WHERE replay = $1"  # noqa: S608
         found = self._session.run(statement, (replay_id,))
+        if found and not found[0]:
+            raise _misformed(self.own)
         return terms_at(replay_id, str(self.own), found[0][0]) if found else None
 
     def agree(self, replay_id: str, begun: SavedTerms) -> Sequence[Note]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from playhead.account import Account
 from playhead.errors import PlayheadError
 from playhead.host.faults import abort_point
+from playhead.postgres.answers import AnswerMisformed
 from playhead.postgres.errors import (
     UNIQUE_VIOLATION,
     DataError,
@@ -135,7 +136,7 @@ class Stage:
         lay = self.merge.lay()
         if lay is not None:
             self._session.run(lay)
-        found = self._session.run(self.merge.parts())
+        found = self._session.rows(self.merge.parts(), kinds=(int, int))
         if len(found) > _INDEXED_FROM:
             self._session.run(self.merge.index_parts())
             self._session.analyze(STAGE)
@@ -200,8 +201,8 @@ class Stage:
             self._sweep(each)
         if sweeps and self._refusal(statement, *everything, run) is None:
             return
-        found = self._session.run(f"SELECT {named(ORDER)} FROM {source} ORDER BY 1")  # noqa: S608
-        orders = [row[0] for row in found]
+        statement_of = f"SELECT {named(ORDER)} FROM {source} ORDER BY 1"  # noqa: S608
+        orders = [row[0] for row in self._session.rows(statement_of, kinds=[int])]
         before, self._has_passed = self._counts.copy(), False
         try:
             with self._session.savepoint():
@@ -331,13 +332,15 @@ class Stage:
         """Remove records that a check of all of them finds to be bad."""
         try:
             with self._session.savepoint():
-                found = self._session.run(statement)
+                found = self._session.rows(statement, kinds=(int, str, str))
         except (DataError, StatementRefused):
             return  # Some types cannot be checked together; they are checked one by one.
         for order, sqlstate, reason in sorted(found):
             self._refuse(order, sqlstate, reason)
 
     def _refuse(self, order: int, sqlstate: str, reason: str) -> None:
+        if order not in self._indexes:  # The server says which rows it refuses.
+            raise AnswerMisformed("an offset that is not of its slice")
         record = self._whole.record(self._indexes[order])
         if sqlstate == UNIQUE_VIOLATION and self.merge.rule is None:
             place = f"{record.topic}:{record.partition} offset {record.offset}"
