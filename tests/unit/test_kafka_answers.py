@@ -205,6 +205,22 @@ def test_a_partition_of_another_leader_hides_no_answer_about_others(
     assert found == {("laps", 1): 700}
 
 
+def test_answers_about_a_partition_that_was_not_asked_for_are_an_error(
+    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such an answer about the ends of epochs was a KeyError of `gaps`."""
+    other = struct.pack(">hiiq", 0, 7, 3, 700) + b"\0"
+    place = broker(b"\0" + _int32(0) + b"\x02\x05laps\x02" + other + b"\0\0")
+    monkeypatch.setattr(leader_epochs, "describe_those", lambda *_: {"laps": _Described(place)})
+    monkeypatch.setattr(leader_epochs, "leader_epochs", lambda *_: {"laps": {}})
+    assert leader_epochs.ends_of_epochs(None, KafkaConnection(place), {_PLACE: 3}) == {}  # type: ignore[arg-type]
+    producer = struct.pack(">qiiqiq", 1, 0, 0, 0, 0, 5) + b"\0"
+    partition = struct.pack(">ih", 7, 0) + b"\x01\x02" + producer + b"\0"
+    place = broker(b"\0" + _int32(0) + b"\x02\x05laps\x02" + partition + b"\0\0")
+    with pytest.raises(BrokerUnavailable, match="laps:7, which was not asked for"):
+        _producers(KafkaConnection(place), place)
+
+
 class _Described:
     def __init__(self, place: str) -> None:
         self.leaders = {0: (1, place), 1: (1, place)}

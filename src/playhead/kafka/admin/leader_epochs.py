@@ -17,7 +17,7 @@ from playhead.errors import PlayheadError
 from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.leader_requests import by_leader, topics_body
+from playhead.kafka.admin.leader_requests import by_leader, of_those, topics_body
 from playhead.kafka.admin.offsets import ask, describe_those
 from playhead.source import TopicPartition
 
@@ -57,7 +57,10 @@ def ends_of_epochs(
             closing(Wire(connection, leader, timeout_s=_WITHIN_S)) as wire,
         ):
             answers = wire.ask(
-                _OFFSET_FOR_LEADER_EPOCH, _VERSION, body, lambda it: [*read_answer(it)]
+                _OFFSET_FOR_LEADER_EPOCH,
+                _VERSION,
+                body,
+                lambda it: of_those(epochs, read_answer(it)),
             )
             ends.update((place, end) for place, end in answers if end >= 0)
     left = [place for places in led.values() for place in places if place not in ends]

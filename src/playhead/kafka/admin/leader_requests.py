@@ -1,11 +1,14 @@
 """What requests about partitions have in common that only their leaders answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
+from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.admin.offsets import Described
 from playhead.source import TopicPartition
 
 _NO_TAGS = b"\0"
+_Told = TypeVar("_Told")
 
 
 def by_leader(
@@ -18,6 +21,17 @@ def by_leader(
         if leader is not None:
             led.setdefault(leader[1], []).append((topic, number))
     return led
+
+
+def of_those(
+    places: Collection[TopicPartition], answers: Iterable[tuple[TopicPartition, _Told]]
+) -> list[tuple[TopicPartition, _Told]]:
+    """Return the answers about partitions; one about a partition that was not asked for is an error."""
+    found = [*answers]
+    for (topic, number), _ in found:
+        if (topic, number) not in places:
+            raise BadAnswer(f"it is about {topic[:100]}:{number}, which was not asked for")
+    return found
 
 
 def topics_body(partitions: Mapping[TopicPartition, bytes], first: bytes = b"") -> bytes:

@@ -12,7 +12,7 @@ from playhead.kafka.admin.answer_fields import Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import refused
-from playhead.kafka.admin.leader_requests import by_leader, topics_body
+from playhead.kafka.admin.leader_requests import by_leader, of_those, topics_body
 from playhead.kafka.admin.offsets import describe_those, stable_ends
 from playhead.source import Bounds, TopicPartition
 
@@ -49,7 +49,10 @@ def _first_open(
     """Of each partition with an open transaction the offset at which the first of them began."""
     with closing(Wire(connection, address, timeout_s=_WITHIN_S)) as wire:
         found = wire.ask(
-            _DESCRIBE_PRODUCERS, _VERSION, request_of(places), lambda it: [*read_answer(it)]
+            _DESCRIBE_PRODUCERS,
+            _VERSION,
+            request_of(places),
+            lambda it: of_those(places, read_answer(it)),
         )
     for place, starts in found:
         if starts:
