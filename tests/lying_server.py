@@ -109,10 +109,13 @@ def error(code: str, text: str, state: bytes = b"T") -> bytes:
     return message(b"E", fields + b"\0") + ready(state)
 
 
-def row(*values: bytes) -> bytes:
-    """Return the answer to a simple query: one row of texts."""
+def row(*values: bytes | None) -> bytes:
+    """Return the answer to a simple query: one row of texts, or of nulls."""
     column = b"a\0" + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0)
-    cells = b"".join(struct.pack(">i", len(each)) + each for each in values)
+    cells = b"".join(
+        struct.pack(">i", -1) if each is None else struct.pack(">i", len(each)) + each
+        for each in values
+    )
     count = struct.pack(">h", len(values))
     return (
         message(b"T", count + column * len(values))

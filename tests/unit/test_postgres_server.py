@@ -103,6 +103,7 @@ def examined(*answers: bytes) -> tuple[int, dict[str, object], str]:
         ([done(), row(b"1"), row(b"1"), done(b"I")], "not enough values"),
         ([done(), row(b"1", b"2", b"3"), row(b"now"), done(b"I")], "could not convert"),
         ([done(), row(b"\xff", b"2", b"3"), done(b"I")], "does not answer"),
+        ([done(), row(b"1", b"2", b"3"), row(None), done(b"I")], "NoneType"),
     ],
 )
 def test_a_server_that_lies_is_a_finding_and_no_fault(answers: list[bytes], says: str) -> None:

@@ -19,6 +19,7 @@ from playhead import secrets
 from playhead.config import exposed_logins
 from playhead.errors import BadValue, DatabaseUnavailable, Refused, UsageError
 from playhead.host import named_files, paths
+from playhead.postgres.answers import AnswerMisformed, reading
 from playhead.postgres.bounded_connection import BoundedConnection
 from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_name, service_of, settings_of
@@ -254,9 +255,9 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
 def ask(url: str) -> Server:
     """Return what the server reports about itself."""
     try:
-        with connect(url) as connection, _closed_after(_ANSWERS_WITHIN_S, connection):
+        with connect(url) as connection, _closed_after(_ANSWERS_WITHIN_S, connection), reading(psycopg.Error):
             return _asked(connection)
-    except (psycopg.Error, ValueError) as exc:
+    except (psycopg.Error, AnswerMisformed) as exc:
         where = secrets.without_password(url)
         reason = f"it does not answer as PostgreSQL does: {_first_line(exc)}"
         raise DatabaseUnavailable(where, reason=reason) from exc
@@ -271,7 +272,7 @@ def _asked(connection: "psycopg.Connection[Any]") -> Server:
     clock = connection.execute("SELECT extract(epoch FROM pg_catalog.clock_timestamp())").fetchone()
     between = (before + time.time()) / 2
     if answer is None or clock is None:  # A SELECT without FROM always returns one row.
-        raise ValueError("it returned nothing")
+        raise AnswerMisformed("it returned nothing")
     version, database, user = map(str, answer)
     [now_s] = map(float, clock)
     return Server(version, database, user, (now_s - between) * 1000)
