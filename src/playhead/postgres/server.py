@@ -255,7 +255,11 @@ def connect(url: str) -> "Iterator[psycopg.Connection[Any]]":
 def ask(url: str) -> Server:
     """Return what the server reports about itself."""
     try:
-        with connect(url) as connection, _closed_after(_ANSWERS_WITHIN_S, connection), reading(psycopg.Error):
+        with (
+            connect(url) as connection,
+            _closed_after(_ANSWERS_WITHIN_S, connection),
+            reading(psycopg.Error),
+        ):
             return _asked(connection)
     except (psycopg.Error, AnswerMisformed) as exc:
         where = secrets.without_password(url)

@@ -12,6 +12,8 @@ from playhead.queries.session import Doing, Session
 from playhead.server import Link, LinkLost
 
 MS: Final = 1_000_000
+_CONNECT_WITHIN_S: Final = 15.0
+"""A session whose server is silent is given up, and tried again."""
 _BOTH: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
@@ -48,10 +50,18 @@ class Connections:
         self.open += 1
         self.most_seen = max(self.most_seen, self.open)
         try:
-            session.link = self.connect()
+            session.link = link = self.connect()
             self.watch(session, selectors.EVENT_WRITE)
         except LinkLost as lost:
             self.failed(session, lost)
+            return
+        until = time.monotonic_ns() + int(_CONNECT_WITHIN_S * 1e9)
+        self.later(until, lambda: self._give_up(session, link))
+
+    def _give_up(self, session: Session, link: object) -> None:
+        """End a connection that is still being opened: a server that is silent would hold the run without an end."""
+        if session.link is link and session.doing is Doing.CONNECTING:
+            self.failed(session, LinkLost(f"no connection within {_CONNECT_WITHIN_S:g} s"))
 
     def go_on_connecting(self, session: Session) -> None:
         link = session.link
@@ -126,4 +136,4 @@ class Connections:
         now = time.monotonic_ns()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        return [key.data for key, _ in found]
+        return [key.data for key, _ in found if key.data.link is not None]
