@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import playhead.capture.proxy
+import playhead.capture.relay
 from playhead.capture import unanswered
+from playhead.capture.address_rewrite import rewritten
 from playhead.capture.frames import framed
-from playhead.capture.protocol import API_VERSIONS, FETCH, as_varint
+from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, Malformed, as_varint
 from tests.kafka_bytes import set_of
 from tests.unit.test_capture_proxy import (  # noqa: F401  the fixture is used by its name
     WITHIN_S,
@@ -190,6 +192,41 @@ def test_nobody_waits_for_a_million_coordinators_of_another(bench):
         began = time.monotonic()
         assert other.ask(asked(12, 4))
         assert time.monotonic() - began < 1
+
+
+def test_a_fetch_with_very_many_brokers_is_not_parsed_where_the_others_are_served(
+    bench, monkeypatch
+):
+    """Those without a host are no addresses, but each of them takes time."""
+    ends: list[str] = []
+
+    def noted(*said: Any) -> bytes:
+        found = rewritten(*said)
+        ends.append(threading.current_thread().name)
+        return found
+
+    monkeypatch.setattr(playhead.capture.relay, "rewritten", noted)
+    count = 100_000
+    nodes = as_varint(count + 1) + (struct.pack(">i", 1) + b"\1" + bytes(6)) * count
+    tagged = b"\1\0" + as_varint(len(nodes)) + nodes
+    answer = framed(struct.pack(">i", 7) + bytes(11) + b"\1" + tagged)
+    broker = bench.broker(
+        lambda api, *said: answer if api == FETCH else made_up_answers(api, *said)
+    )
+    proxy = bench.proxy(broker)
+    assert bench.client(proxy.doors.port).ask(asked(FETCH, 16)) == answer
+    assert ends, "it was parsed"
+    assert "capture" not in ends
+
+
+@pytest.mark.parametrize("of", [(FIND_COORDINATOR, 4), (METADATA, 12), (FETCH, 16)])
+def test_a_response_with_millions_of_entries_is_refused_before_they_are_walked(of):
+    """Two such responses would keep the threads that parse, and with them the next ones, for minutes."""
+    count = as_varint(4_000_002)
+    head = {FIND_COORDINATOR: bytes(5), METADATA: bytes(5), FETCH: bytes(11)}[of[0]]
+    frame = framed(struct.pack(">i", 7) + head + count + bytes(100))
+    with pytest.raises(Malformed, match="more than 4,000,000 entries"):
+        rewritten(*of, frame, lambda host, port: (host, port))
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\0b"])

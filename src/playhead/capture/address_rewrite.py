@@ -28,9 +28,20 @@ _FIXED: Final = {
 _PORTS: Final = {"int32": ">i", "uint16": ">H"}
 # A batched FindCoordinator has one address per group; a million of them would occupy a thread for many seconds.
 _MOST_ADDRESSES: Final = 100_000
+# A hundred thousand take 0.3 s. Entries without an address count too: eight million bytes can have a million.
+MOST_ENTRIES: Final = 4_000_000
+"""Elements of lists and tagged fields that are walked at most: more would occupy a thread for a minute."""
 # These structs contain addresses of client applications, not of brokers.
 _NOT_BROKERS: Final = frozenset({"userEndpoint"})
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+class TooManyEntries(Malformed):
+    """A response with more entries than may be walked."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"more than {most:,} entries")
 
 
 class Splice(NamedTuple):
@@ -42,14 +53,21 @@ class Splice(NamedTuple):
 
 
 class _Walk:
-    """The state of one walk: the bytes of the response, and the splices that were found."""
+    """The state of one walk: the bytes of the response, the splices that were found, and the entries."""
 
-    __slots__ = ("data", "end", "splices", "translate")
+    __slots__ = ("data", "end", "entries", "most_entries", "splices", "translate")
 
-    def __init__(self, data: bytes, translate: Translate) -> None:
+    def __init__(self, data: bytes, translate: Translate, most_entries: int) -> None:
         self.data, self.translate = data, translate
+        self.entries, self.most_entries = 0, most_entries
         self.end = len(data)
         self.splices: list[Splice] = []
+
+    def take(self, entries: int) -> None:
+        """Count entries before they are walked."""
+        self.entries += max(entries, 0)
+        if self.entries > self.most_entries:
+            raise TooManyEntries(self.most_entries)
 
     def grown_since(self, mark: int) -> int:
         """Return by how many bytes the splices since `mark` change the length."""
@@ -65,9 +83,14 @@ def has_addresses(api: int, version: int) -> bool:
     return _any_address(shape_of(api, "response", version).fields, "")
 
 
-def rewritten(api: int, version: int, frame: bytes, translate: Translate) -> bytes:
-    """Return the frame with other addresses; raises `Malformed` if it does not match its schema."""
-    walk = _Walk(frame, translate)
+def rewritten(
+    api: int, version: int, frame: bytes, translate: Translate, most_entries: int = MOST_ENTRIES
+) -> bytes:
+    """Return the frame with other addresses; raises `Malformed` if it does not match its schema.
+
+    Raises `TooManyEntries` if it has more, before it walks them.
+    """
+    walk = _Walk(frame, translate, most_entries)
     try:
         at = _walker(api, version)(walk, SIZE_BYTES + response_head_bytes(api, version))
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
@@ -200,6 +223,7 @@ def _list(field: Field, is_flexible: bool) -> _Step:
         if inner is None:
             at += (size or 0) * max(count, 0)
         else:
+            on.take(count)
             for _ in range(count):
                 at = inner(on, at)
         if at > on.end:
@@ -221,6 +245,7 @@ def _tags(fields: tuple[Field, ...]) -> _Step:
         count, at = varint(on.data, at)
         if count > MOST_TAGS:
             raise Malformed(f"{count:,} tagged fields")
+        on.take(count)
         for _ in range(count):
             tag, at = varint(on.data, at)
             size_at = at

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from playhead.capture.address_rewrite import has_addresses, rewritten
+from playhead.capture.address_rewrite import TooManyEntries, Translate, has_addresses, rewritten
 from playhead.capture.api_versions import refusal, restricted
 from playhead.capture.frame_memory import Halves
 from playhead.capture.frames import MOST_BYTES, SIZE_BYTES, Framer, NotKafka, TooLarge
@@ -31,10 +31,11 @@ from playhead.capture.recorder_queue import Exchange, RecorderQueue
 _HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION: Final = struct.Struct(">i")
 _ROOM_BYTES: Final = 1 << 20
-# Larger responses with addresses are parsed in a separate thread: 5 MB take 0.15 s, twice that in this
-# thread, and more if each entry has an address. A Fetch response is often large, but has few fields to walk.
+# Larger responses with addresses, or with more entries, are parsed in a separate thread: 5 MB take 0.15 s, twice
+# that in this thread, and more if each entry has an address. A Fetch response is often large, but has few entries.
 _ASIDE_BYTES: Final = 64 << 10
 _FETCH_ASIDE_BYTES: Final = 8 << 20
+_MOST_ENTRIES_HERE: Final = 20_000
 _ASIDE: Final = "a large response is being parsed"
 _UNANSWERED: Final = "too many requests are unanswered"
 _SLOW: Final = "the recorder is too slow"
@@ -328,23 +329,19 @@ class Relay:
         exchange = self._in_flight[0]
         api, version = exchange.api, exchange.version
         try:
-            if _is_read_aside(api, version, frame):
-                self.broker.hold_back(_ASIDE)
-                self._large = frame
-                self._aside = asyncio.get_running_loop().create_task(
-                    self._read_aside((api, version))
-                )
-                return
-            if api == API_VERSIONS:
-                changed = restricted(version, frame)
-            elif has_addresses(api, version):
-                changed = rewritten(api, version, frame, self._place.translate)
-            else:
-                changed = frame
+            changed = _changed(api, version, frame, self._place.translate)
+        except TooManyEntries:
+            self._set_aside(frame, (api, version))
+            return
         except Malformed as exc:
             self._end_hidden(exc)
             return
         self._answer(frame, changed)
+
+    def _set_aside(self, frame: bytes, of: tuple[int, int]) -> None:
+        self.broker.hold_back(_ASIDE)
+        self._large = frame
+        self._aside = asyncio.get_running_loop().create_task(self._read_aside(of))
 
     def _answer(self, frame: bytes, changed: bytes) -> None:
         self.client.write(changed)
@@ -394,6 +391,10 @@ class Relay:
         self.close()
 
 
-def _is_read_aside(api: int, version: int, frame: bytes) -> bool:
-    least = _FETCH_ASIDE_BYTES if api == FETCH else _ASIDE_BYTES
-    return len(frame) >= least and api != API_VERSIONS and has_addresses(api, version)
+def _changed(api: int, version: int, frame: bytes, translate: Translate) -> bytes:
+    """Return the response as the client gets it; raises `TooManyEntries` if it has to be parsed aside."""
+    if api == API_VERSIONS or not has_addresses(api, version):
+        return restricted(version, frame) if api == API_VERSIONS else frame
+    if len(frame) >= (_FETCH_ASIDE_BYTES if api == FETCH else _ASIDE_BYTES):
+        raise TooManyEntries(0)
+    return rewritten(api, version, frame, translate, _MOST_ENTRIES_HERE)
