@@ -3,7 +3,9 @@
 # ruff: noqa: F811  the fixture is used by its name
 
 import contextlib
+import re
 import struct
+import subprocess
 import threading
 import time
 from typing import Any
@@ -16,12 +18,14 @@ from playhead.capture import unanswered
 from playhead.capture.address_rewrite import rewritten
 from playhead.capture.frames import framed
 from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, Malformed, as_varint
+from tests.fix_commands import COMMAND
 from tests.kafka_bytes import set_of
 from tests.unit.test_capture_proxy import (  # noqa: F401  the fixture is used by its name
     WITHIN_S,
     asked,
     bench,
     made_up_answers,
+    metadata_of,
     produce_frame,
     until,
 )
@@ -227,6 +231,30 @@ def test_a_response_with_millions_of_entries_is_refused_before_they_are_walked(o
     frame = framed(struct.pack(">i", 7) + head + count + bytes(100))
     with pytest.raises(Malformed, match="more than 4,000,000 entries"):
         rewritten(*of, frame, lambda host, port: (host, port))
+
+
+@pytest.mark.parametrize("files", [300, 1_200])
+def test_the_ports_of_many_brokers_leave_files_for_clients(bench, tmp_path, files):
+    """Each broker has a port, and each port is a file."""
+    broker = bench.broker(metadata_of(*range(1, 501)))
+    command = [*COMMAND, "capture", "--upstream", broker.place, "--listen", "127.0.0.1:0"]
+    command += ["--out", str(tmp_path / "out"), "-o", "json"]
+    limited = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
+    said, place = tmp_path / "stderr", re.compile(r"at 127\.0\.0\.1:(\d+)")
+    with said.open("w") as stderr, subprocess.Popen(limited, stderr=stderr) as process:
+        try:
+            until(lambda: place.search(said.read_text()))
+            port = int(place.findall(said.read_text())[0])
+            for _ in range(400):
+                bench.client(port).ask(asked(12, 4))
+            # The first time it makes room for the ports, and the client has to come again.
+            answers = [bench.client(port).ask(asked(METADATA, 9)) for _ in range(2)]
+            assert bool(answers[-1]) == (files == 1_200)
+            assert all(bench.client(port).ask(asked(12, 4)) for _ in range(60))
+        finally:
+            process.terminate()
+    assert "Traceback" not in said.read_text()
+    assert ("more than 150 brokers (ulimit -n)" in said.read_text()) == (files == 300)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70, "a\0b"])

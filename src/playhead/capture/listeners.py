@@ -9,7 +9,7 @@ from playhead.capture.address import HostPort, shown_place
 from playhead.capture.protocol import Malformed
 from playhead.errors import Unavailable
 
-_MOST: Final = 1_000
+MOST_PORTS: Final = 1_000
 _BACKLOG: Final = 1_024
 _TRIES: Final = 500
 Welcome = Callable[[HostPort], asyncio.Protocol]
@@ -30,12 +30,19 @@ class PortTaken(Unavailable):
 class Listeners:
     """The local ports, by broker."""
 
-    def __init__(self, listen: HostPort, upstream: HostPort, advertise: str | None) -> None:
+    def __init__(
+        self,
+        listen: HostPort,
+        upstream: HostPort,
+        advertise: str | None,
+        most_files: int = MOST_PORTS,
+    ) -> None:
         self._listen, self._upstream = listen, upstream
         self._advertise = advertise or listen.host
         self._first = _bound(listen)
         self.port = int(self._first.getsockname()[1])
         self._ports = {upstream: self.port}
+        self._most = min(most_files, MOST_PORTS)
         self._next = self.port + 1
         self._servers: list[asyncio.Server] = []
         self._opening: set[asyncio.Task[None]] = set()
@@ -55,6 +62,10 @@ class Listeners:
             self._ports[broker] = self._open_for(broker)
         return self._advertise, self._ports[broker]
 
+    @property
+    def count(self) -> int:
+        return len(self._ports)
+
     def known(self) -> dict[str, str]:
         """Return the local address of each broker."""
         return {
@@ -68,9 +79,13 @@ class Listeners:
         self._first.close()
 
     def _open_for(self, broker: HostPort) -> int:
-        if len(self._ports) >= _MOST:
-            raise Malformed(f"more than {_MOST:,} brokers")
-        door = self._free()
+        if self.count >= self._most:
+            why = " (ulimit -n)" if self._most < MOST_PORTS else ""
+            raise Malformed(f"more than {self._most:,} brokers{why}")
+        try:
+            door = self._free()
+        except PortTaken as exc:  # as when no more files may be opened
+            raise Malformed(f"no port can be opened for {broker}: {exc.reason}") from exc
         self._serve(door, broker)
         return int(door.getsockname()[1])
 

@@ -17,7 +17,7 @@ from playhead.capture.counts import Counts
 from playhead.capture.decode_records import MEMORY_BYTES
 from playhead.capture.frame_memory import Halves
 from playhead.capture.frames import LEAST_MOST_BYTES
-from playhead.capture.listeners import Listeners
+from playhead.capture.listeners import MOST_PORTS, Listeners
 from playhead.capture.protocol import apis
 from playhead.capture.recorder import RecorderConfig
 from playhead.capture.recorder_queue import OnSlow, RecorderQueue
@@ -34,6 +34,7 @@ _MOST_CONNECTIONS: Final = 10_000
 _MOST_PARSED_AT_ONCE: Final = 2
 # A connection has two sockets. The rest is for ports, files, and a hundred clients that are accepted at once.
 _OTHER_HANDLES: Final = 256
+_PORTS_AMONG_THEM: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class Proxy:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self.doors = Listeners(setting.listen, setting.upstream, setting.advertise)
+        self.doors = Listeners(
+            setting.listen, setting.upstream, setting.advertise, _most_files() // 2
+        )
         self.tap = RecorderQueue(
             setting.memory_bytes, setting.on_slow, self._hold, self._hold_responses
         )
@@ -69,6 +72,7 @@ class Proxy:
         self._relays: dict[Relay, None] = {}
         """The connections; the one that sent or received last is the last one."""
         self._most_relays = _most_connections()
+        self._ports = 0
         self._connections = 0
         self._to_broker = self._to_client = 0
         self._troubles: Counter[str] = Counter()
@@ -137,19 +141,30 @@ class Proxy:
         return self._setting.networks is None or self._setting.networks.admit(host)
 
     def translate(self, host: str, port: int) -> tuple[str, int]:
-        return self.doors.translate(host, port)
+        found = self.doors.translate(host, port)
+        if self.doors.count != self._ports:
+            self._ports = self.doors.count
+            self._most_relays = _most_connections(self._ports)
+            why = "ports of brokers need its files (ulimit -n), and it was idle"
+            self._close_idle(self._most_relays, why)
+        return found
 
     def came(self, relay: Relay) -> int:
-        if len(self._relays) >= self._most_relays:
+        why = f"more than {self._most_relays:,} are open (ulimit -n), and it was idle"
+        self._close_idle(self._most_relays - 1, why)
+        self._relays[relay] = None
+        self._connections += 1
+        return self._connections
+
+    def _close_idle(self, most: int, why: str) -> None:
+        """Close connections until at most `most` are open."""
+        while len(self._relays) > most:
             # Idle connections must not keep others out; a client opens its own again when it needs it.
             # First one that is closed, and whose client does not read the rest.
             closed = (each for each in self._relays if each.is_closed)
             waiting = (each for each in self._relays if not each.is_awaiting)
             idle = next(closed, None) or next(waiting, None) or next(iter(self._relays))
-            idle.give_up(f"more than {self._most_relays:,} are open (ulimit -n), and it was idle")
-        self._relays[relay] = None
-        self._connections += 1
-        return self._connections
+            idle.give_up(why)
 
     def moved(self, relay: Relay) -> None:
         self._relays[relay] = self._relays.pop(relay, None)
@@ -246,13 +261,17 @@ class Proxy:
                 self._told = json.loads(line)
 
 
-def _most_connections() -> int:
-    """Return how many connections the limit of open files allows; the limit is raised as far as it can be."""
-    wanted = 2 * _MOST_CONNECTIONS + _OTHER_HANDLES
+def _most_connections(ports: int = 0) -> int:
+    """Return how many connections the limit of open files allows beside the ports."""
+    others = _OTHER_HANDLES + max(ports - _PORTS_AMONG_THEM, 0)
+    return max(min((_most_files() - others) // 2, _MOST_CONNECTIONS), 1)
+
+
+def _most_files() -> int:
+    """Return how many files may be open; the limit is raised as far as it can be."""
+    wanted = 2 * _MOST_CONNECTIONS + _OTHER_HANDLES + MOST_PORTS
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    if allowed == resource.RLIM_INFINITY:
-        return _MOST_CONNECTIONS
-    return max(min((allowed - _OTHER_HANDLES) // 2, _MOST_CONNECTIONS), 1)
+    return wanted if allowed == resource.RLIM_INFINITY else allowed
