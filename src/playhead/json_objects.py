@@ -14,6 +14,8 @@ FIELDS_REPEATED = "target-fields-repeated"
 """The code of the note that a plan has for sampled ones."""
 _NAME = re.compile(r'[\s,]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*')
 _DECODER = json.JSONDecoder()
+_STRING = re.compile(r'"[^"]*"?')
+_BLOCK = 1 << 20
 _TOKEN = re.compile(r"""(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|[,:]?[ \t\r\n]+|[,:]""")
 
 
@@ -72,3 +74,26 @@ def texts_of(text: str) -> Iterator[tuple[str, str]]:
     while name := _NAME.match(text, at):
         _, at = _DECODER.raw_decode(text, name.end())
         yield json.loads(name[1]), text[name.end() : at]
+
+
+def has_more_values(text: str, most: int) -> bool:
+    """Return whether a JSON text has more values; each takes memory when the text is parsed, even an empty list."""
+    return len(text) > most < _signs(text) and _has_more(text, most)
+
+
+def _signs(text: str) -> int:
+    """Return how many values a text has at most; each but the first has such a sign before it."""
+    return sum(map(text.count, ",[{"))
+
+
+def _has_more(text: str, most: int) -> bool:
+    """Count without the signs in strings, block by block: each string takes memory until all are removed."""
+    text = text.replace("\\\\", "").replace('\\"', "")
+    count, opening = 0, ""
+    for start in range(0, len(text), _BLOCK):
+        block = opening + text[start : start + _BLOCK]
+        count += _signs(_STRING.sub("", block))
+        if count > most:
+            return True
+        opening = '"' * (block.count('"') % 2)
+    return False

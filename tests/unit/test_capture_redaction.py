@@ -2,6 +2,7 @@
 
 import base64
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -60,6 +61,20 @@ def test_a_value_that_cannot_be_looked_into_is_gone_as_a_whole(value):
     record, redaction = redacted(dict(value), "$.a")
     assert record == {"valueString": REDACTED}
     assert redaction.wholes == 1
+
+
+def test_a_value_of_very_many_values_is_gone_as_a_whole_and_takes_little_memory():
+    many = '{"a":1' + ',"a":1' * 400_000 + "}"
+    tracemalloc.start()
+    record, redaction = redacted({"valueString": many}, "$.a")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (record, redaction.wholes) == ({"valueString": REDACTED}, 1)
+    assert most < 20_000_000  # Each field took 270 bytes of it.
+    text = json.dumps({"a": 1, "b": '[{,\\"' * 400_000})
+    record, redaction = redacted({"valueString": text}, "$.a")
+    assert record == {"valueString": text.replace(": 1", f': "{REDACTED}"', 1)}
+    assert (redaction.wholes, redaction.fields) == (0, 1)
 
 
 def test_null_stays_null():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from playhead import json_objects
 from playhead.traffic import json_documents
 from playhead.traffic.formats import har, rrpair
 from playhead.traffic.http_body import request_json, xml_texts
@@ -82,7 +83,7 @@ def test_many_short_strings_are_counted_in_little_more_memory_than_their_bytes(
 ) -> None:
     """A compressed capture of 3 MB took four gigabytes."""
     monkeypatch.setattr(json_documents, "_MOST_VALUES", 1 << 16)
-    monkeypatch.setattr(json_documents, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(json_objects, "_BLOCK", 1 << 12)
     many = b'{"":1' + b',"":1' * (1 << 16) + b"}"
     tracemalloc.start()
     try:
@@ -96,7 +97,7 @@ def test_many_short_strings_are_counted_in_little_more_memory_than_their_bytes(
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_values_are_counted_across_blocks(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_documents, "_BLOCK", size)
+    monkeypatch.setattr(json_objects, "_BLOCK", size)
     monkeypatch.setattr(json_documents, "_MOST_VALUES", 40)
     kept = json.dumps(["[,{" * 30, 'a"b', "\\", "", {"x,y": [1, "{"]}] * 4)
     assert loaded_text(kept) == json.loads(kept)

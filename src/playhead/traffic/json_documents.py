@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
+from playhead.json_objects import has_more_values
 from playhead.traffic.snapshot import LONGEST, SECTION
 
 _BOM = b"\xef\xbb\xbf"
@@ -16,8 +17,6 @@ _MOST_WIDE: Final = LONGEST // 4
 _TOO_WIDE: Final = f"a document of more than {_MOST_WIDE >> 20} MB with a character beyond U+FFFF"
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
 _WIDE_IN_TEXT: Final = re.compile(r"[\U00010000-\U0010ffff]|\\u[dD][89abAB]")
-_STRING: Final = re.compile(r'"[^"]*"?')
-_BLOCK: Final = 1 << 20
 _INTERNAL, _JSON = b"### INTERNAL", b"json: "
 
 
@@ -173,27 +172,9 @@ def loaded_text(text: str) -> Any:
 
 
 def _loaded(text: str) -> Any:
-    if len(text) > _MOST_VALUES < _signs(text) and _has_too_many_values(text):
+    if has_more_values(text, _MOST_VALUES):
         raise ValueError(f"a document of more than {_MOST_VALUES:,} values")
     return json.loads(text)
-
-
-def _signs(text: str) -> int:
-    """Return how many values a document has at most; each but the first has such a sign before it."""
-    return sum(map(text.count, ",[{"))
-
-
-def _has_too_many_values(text: str) -> bool:
-    """Count without the signs in strings, block by block: each string takes memory until all are removed."""
-    text = text.replace("\\\\", "").replace('\\"', "")
-    count, opening = 0, ""
-    for start in range(0, len(text), _BLOCK):
-        block = opening + text[start : start + _BLOCK]
-        count += _signs(_STRING.sub("", block))
-        if count > _MOST_VALUES:
-            return True
-        opening = '"' * (block.count('"') % 2)
-    return False
 
 
 def parsed(text: bytes) -> dict[str, Any] | str:
