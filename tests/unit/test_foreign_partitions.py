@@ -1,11 +1,13 @@
 """A partition on another server commits before its table's server and on its own: nothing there is exactly once."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from playhead.postgres import inspect, storage
+from playhead.postgres.answers import rows_of
 from playhead.postgres.session import TableName
 from playhead.postgres.table import Table
 from tests.unit.replaying import TOPIC, entry
@@ -23,6 +25,11 @@ class Catalog:
 
     def run(self, statement: str, _parameters: Any = ()) -> list[tuple[Any, ...]]:
         return [("first",), ("second",)] if "relkind = 'f'" in statement else []
+
+    def rows(
+        self, statement: str, _parameters: Any = (), *, kinds: Sequence[Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        return rows_of(self.run(statement), kinds)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("p", 1), ("r", 0)])
