@@ -51,27 +51,25 @@ def test_bytes_of_rows_are_the_bytes_at_their_places(
             at += length
 
 
-def test_rows_close_together_are_read_at_once(
-    two_files: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("step", "ahead", "lengths"),
+    [(100, 256 << 10, [10, (256 << 10) + 10]), (2_000, 1_000, [10] * 20)],
+    ids=["close together at once", "far from each other alone"],
+)
+def test_rows_are_read(
+    two_files: tuple[Path, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    ahead: int,
+    lengths: list[int],
 ) -> None:
+    monkeypatch.setattr(reader, "_READ_AHEAD", ahead)
     asked = lengths_asked(monkeypatch)
     with ExitStack() as stack:
         files = Files(Snapshot("x", two_files), stack)
-        for start in range(0, 40_000, 100):
+        for start in range(0, 40_000, step):
             files.read(row(start, 10))
-    assert asked == [10, reader._READ_AHEAD + 10]
-
-
-def test_rows_far_from_each_other_are_read_alone(
-    two_files: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "_READ_AHEAD", 1_000)
-    asked = lengths_asked(monkeypatch)
-    with ExitStack() as stack:
-        files = Files(Snapshot("x", two_files), stack)
-        for start in range(0, 40_000, 2_000):
-            files.read(row(start, 10))
-    assert asked == [10] * 20
+    assert asked == lengths
 
 
 def test_a_large_row_is_read_alone_and_the_block_stays(

@@ -194,17 +194,17 @@ class _Looked:
     ) -> None:
         self._cover, self._parts, self._in_time = cover, parts, in_time
         self._skips_tombstones, self.skipped = skips_tombstones, 0
+        self._starts = [part.from_offset for part in parts]
+        self._ends = [part.to_offset for part in parts]
         self.sightings = [GapScan(part) for part in parts]
         self._reached = cover.from_offset
         self._absent: list[Blank] = []
 
     def read(self, reader: Reader, young: _GraceScan) -> None:
-        starts = [part.from_offset for part in self._parts]
-        ends = [part.to_offset for part in self._parts]
         for records in reader.read(self._cover):
             young.look_at(records)
-            first = bisect_right(ends, records.offsets[0])
-            stop = bisect_right(starts, records.offsets[-1])
+            first = bisect_right(self._ends, records.offsets[0])
+            stop = bisect_right(self._starts, records.offsets[-1])
             verdicts = self._verdicts(records)
             for each in self.sightings[first:stop]:
                 each.young_from = young.since
@@ -221,11 +221,12 @@ class _Looked:
         for index, value in enumerate(records.values):
             if value is None and merged[index] == KEPT:
                 merged[index] = FILTERED
-                offset = records.offsets[index]
-                self.skipped += any(
-                    each.from_offset <= offset < each.to_offset for each in self._parts
-                )
+                self.skipped += self._is_missing(records.offsets[index])
         return merged
+
+    def _is_missing(self, offset: int) -> bool:
+        after = bisect_right(self._starts, offset)
+        return after > 0 and offset < self._ends[after - 1]
 
     def blanks(self) -> list[Blank]:
         """The blanks inside the missing parts; the others do not matter."""
