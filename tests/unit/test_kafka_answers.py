@@ -156,6 +156,18 @@ def test_whoever_asks_a_broker_gets_an_error_that_names_it(
     assert time.monotonic() - began < 5
 
 
+def test_an_answer_is_decoded_within_the_limit_of_its_request(
+    broker: Callable[[bytes], str],
+) -> None:
+    """Ten million empty topics fit into 60 MB: they take tens of seconds."""
+    topics = 10_000_000
+    place = broker(_int32(0) + _int32(1) + b"\0\0" + text("d") + _int32(topics) + bytes(6 * topics))
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailable, match=r"of 60,000,0\d\d bytes were decoded in time"):
+        log_dirs._asked(KafkaConnection(place), (1, place), b"", 3)
+    assert time.monotonic() - began < 8
+
+
 def test_a_plan_looks_again_where_a_leader_answers_nonsense(
     broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

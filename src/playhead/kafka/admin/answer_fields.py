@@ -1,6 +1,8 @@
 """Decodes the fields of Kafka's protocol from bytes of others, and refuses bytes that do not fit."""
 
+import math
 import struct
+import time
 from typing import Final
 
 from playhead.errors import Unavailable
@@ -21,10 +23,13 @@ class BadAnswer(Unavailable):
 
 
 class Fields:
-    """Decodes fields, one after the other; BadAnswer for what does not fit."""
+    """Decodes fields, one after the other; BadAnswer for what does not fit.
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+    TimeoutError from the time `until` on: millions of empty items take longer to decode than to send.
+    """
+
+    def __init__(self, data: bytes, *, until: float = math.inf) -> None:
+        self._data, self._at, self._until = data, 0, until
 
     def int16(self) -> int:
         return self._take(">h")
@@ -75,6 +80,10 @@ class Fields:
         self._varint(bits)
 
     def _take(self, form: str) -> int:
+        if time.monotonic() > self._until:
+            raise TimeoutError(
+                f"only {self._at:,} of {len(self._data):,} bytes were decoded in time"
+            )
         (value,) = struct.unpack(form, self._cut(struct.calcsize(form)))
         return int(value)
 

@@ -56,7 +56,7 @@ class Wire:
         """Send one request and return what `read` makes of its answer."""
         self._deadline = time.monotonic() + self._timeout_s
         with self._translated():
-            return read(Fields(self._ask(api, version, body)))
+            return read(Fields(self._ask(api, version, body), until=self._deadline))
 
     def ask_all(
         self, api: int, version: int, bodies: Sequence[bytes], read: Callable[[Fields], T]
@@ -69,7 +69,8 @@ class Wire:
             self._socket.sendall(b"".join(self._request(api, version, each) for each in bodies))
             for number in range(len(bodies)):
                 self._deadline = time.monotonic() + self._timeout_s
-                answers.append(read(Fields(self._answer(first + number))))
+                answer = self._answer(first + number)
+                answers.append(read(Fields(answer, until=self._deadline)))
             return answers
 
     def _ask(self, api: int, version: int, body: bytes) -> bytes:
