@@ -16,6 +16,7 @@ from playhead.gaps import log_scan
 from playhead.gaps import missing as lacking
 from playhead.gaps import search as gaps
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
+from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.search import GapFinder, GapQuery
 from playhead.ledger import Entry
 from playhead.record import Slice
@@ -424,6 +425,7 @@ def blamed(monkeypatch: pytest.MonkeyPatch, entry: Entry, **span: int | None) ->
         SimpleNamespace(target=target),  # type: ignore[arg-type]
         FACTS,
         [gap],
+        [],
     )
     return [note.text for note in notes]
 
@@ -443,3 +445,27 @@ def test_records_outside_of_its_span_are_not_what_a_run_left_unwritten(monkeypat
     filtered = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, filtered=40)
     [text] = blamed(monkeypatch, filtered)
     assert "left 3 records of their slices unwritten" in text, "no more than the gap has"
+    assert text.endswith("unwritten: filtered out")
+
+
+def test_a_pipeline_is_named_that_left_records_out(monkeypatch):
+    """Its run is in no journal; and of gaps there may be as many as of records."""
+    monkeypatch.setattr(lacking, "Journal", lambda: SimpleNamespace(runs=list))
+    gaps = [Gap(Slice(TOPIC, 0, at, at + 1), "missing", 1) for at in range(0, 4_000, 2)]
+    entries = [
+        Entry(Slice(TOPIC, 0, 0, 2_000), 2_000, 1_000, dead=1_000),
+        Entry(Slice(TOPIC, 0, 2_000, 2_100), 100, 100),
+        Entry(Slice(TOPIC, 0, 5_000, 6_000), 1_000, 0, filtered=1_000),
+        Entry(Slice(TOPIC, 1, 0, 4_000), 4_000, 0, skipped=4_000),
+    ]
+
+    def said(terms: object) -> list[str]:
+        begun = [Committed("live.cars", terms, entries)]  # type: ignore[arg-type]
+        ends = SimpleNamespace(target=None)
+        notes = lacking.committed_before(request(target="postgres:t"), ends, FACTS, gaps, begun)  # type: ignore[arg-type]
+        return [note.text for note in notes]
+
+    assert said(SimpleNamespace(is_endless=True)) == [
+        "pipeline cars committed 1,050 of these offsets, but left 1,000 records of their slices unwritten: refused"
+    ]
+    assert said(SimpleNamespace(is_endless=False)) == []

@@ -1,7 +1,8 @@
 """Finds the offsets of a span that a target lacks: by its offsets, its rows, or its ledger."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from playhead.endpoint import system_of
@@ -24,7 +25,7 @@ from playhead.target import Archives, KeepsFiles, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 BY = ("offsets", "key", "ledger")
-_MOST_GAPS_EXPLAINED, _MOST_RUNS_ASKED, _MOST_REASONS = 1_000, 20, 3
+_MOST_RUNS_ASKED, _MOST_REASONS = 20, 3
 
 
 class OtherLedger(Refused):
@@ -229,24 +230,28 @@ _ONLY_LEDGER = Note(
 
 
 def committed_before(
-    request: Request, ends: Wiring, facts: SourceFacts, gaps: Sequence[Gap]
+    request: Request,
+    ends: Wiring,
+    facts: SourceFacts,
+    gaps: Sequence[Gap],
+    begun: Sequence[Committed],
 ) -> list[Note]:
-    """Return notes on gaps that a run of this machine has committed: data lost later.
+    """Return notes on gaps that a run of this machine, or a pipeline, has committed: data left out or lost later.
 
     Records that a run read behind its span, as late ones, are not its own.
     """
-    if not gaps or len(gaps) > _MOST_GAPS_EXPLAINED:
+    if not gaps:
         return []
-    notes = []
+    notes: list[Note] = []
     theirs = [run for run in Journal().runs() if _is_theirs(run, request, facts)]
     for run in theirs[:_MOST_RUNS_ASKED]:
         its = [gap.slice for gap in gaps if _is_of_span(gap, run.plan)]
         entries = ends.target.entries(run.replay_id) if its else []
-        touching = [e for e in entries if any(e.slice.overlaps(gap) for gap in its)]
-        left = remaining(its, [entry.slice for entry in touching])
-        count = sum(map(len, its)) - sum(map(len, left))
-        if count:
-            notes.append(_committed(run.replay_id, count, touching))
+        notes += _committed(f"replay {run.replay_id}", its, entries)
+    for each in begun:
+        if each.terms.is_endless:
+            name = f"pipeline {each.replay_id.partition('.')[2]}"
+            notes += _committed(name, [gap.slice for gap in gaps], each.entries)
     return notes
 
 
@@ -258,21 +263,43 @@ def _is_of_span(gap: Gap, plan: Plan) -> bool:
     )
 
 
-def _committed(replay_id: str, count: int, entries: Sequence[Entry]) -> Note:
+def _committed(who: str, gaps: Sequence[Slice], entries: Sequence[Entry]) -> Iterator[Note]:
+    touching = [*_touching(entries, gaps)]
+    left = remaining(gaps, [entry.slice for entry in touching])
+    count = sum(map(len, gaps)) - sum(map(len, left))
+    if not count:
+        return
     # A slice reaches beyond the gap, and so do its unwritten records.
-    unwritten = min(count, sum(e.read - e.written - e.outside for e in entries))
-    text = f"replay {replay_id} committed {count:,} of these offsets"
+    unwritten = min(count, sum(e.read - e.written - e.outside for e in touching))
+    text = f"{who} committed {count:,} of these offsets"
     if unwritten:
-        return Note(
-            "committed", f"{text}, but left {unwritten:,} records of their slices unwritten"
-        )
-    skipped = sum(int(e.details.get("tombstones_skipped", 0)) for e in entries)
+        reasons = {
+            "refused": sum(e.dead + e.skipped for e in touching),
+            "filtered out": sum(e.filtered for e in touching),
+        }
+        why = " or ".join(reason for reason, records in reasons.items() if records)
+        left_out = f"left {unwritten:,} records of their slices unwritten: {why}"
+        yield Note("committed", f"{text}, but {left_out}")
+        return
+    skipped = sum(int(e.details.get("tombstones_skipped", 0)) for e in touching)
     tombstones = f"; {skipped:,} records of their slices are tombstones, which it skipped"
     more = f"{tombstones}: with --tombstones skip, they are no gaps" if skipped else ""
-    return Note(
+    yield Note(
         "committed",
         f"{text}: their rows are missing now; they were deleted, replaced, or never written{more}",
     )
+
+
+def _touching(entries: Sequence[Entry], gaps: Sequence[Slice]) -> Iterator[Entry]:
+    """Yield the entries that overlap some gap; gaps may be as many as records."""
+    of: dict[TopicPartition, list[Slice]] = {}
+    for gap in sorted(gaps):
+        of.setdefault(gap.place, []).append(gap)
+    for entry in entries:
+        there, slice_ = of.get(entry.slice.place, []), entry.slice
+        first = bisect_right(there, slice_.from_offset, key=lambda gap: gap.to_offset)
+        if first < len(there) and there[first].from_offset < slice_.to_offset:
+            yield entry
 
 
 def _is_theirs(run: JournalEntry, request: Request, facts: SourceFacts) -> bool:

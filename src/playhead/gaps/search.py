@@ -161,7 +161,7 @@ class GapFinder:
                 *self.looked,
                 *told.notes,
                 *told.absent_notes(),
-                *self._committed(gaps),
+                *self._committed(gaps, begun),
                 *not_reached(begun, [each.slice for each in gaps if each.kind == "missing"]),
             ),
         )
@@ -201,11 +201,12 @@ class GapFinder:
         text = "record times were not read: offsets of records outside the span may be among them"
         return (Note("untimed", text, "info"),)
 
-    def _committed(self, gaps: Sequence[Gap]) -> Sequence[Note]:
+    def _committed(self, gaps: Sequence[Gap], begun: Sequence[Committed]) -> Sequence[Note]:
         if self._way == "ledger":
             return ()
         missing = [each for each in gaps if each.kind == "missing"]
-        return committed_before(self.question.request, self.ends, self.facts, missing)
+        request = self.question.request
+        return committed_before(request, self.ends, self.facts, missing, begun)
 
     def _deleted(self) -> ExpiredRecords:
         """What is in neither, of records that the log had before it was cut inside a span by time."""
