@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -14,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from playhead import references
-from playhead.cli.warm import client, handover
+from playhead.cli.warm import client, handover, priority
 from playhead.cli.warm.handover import Asked, KeepsToItself
 from playhead.errors import Refused, RunsAlone
 from playhead.host import local_socket
@@ -308,6 +310,34 @@ def test_an_engine_that_starts_has_the_lock_and_its_process_number_in_it(clean, 
             lock.flush()
             assert client.starting() == 4711
     assert client.starting() is None
+
+
+@pytest.mark.skipif(not priority._may_give_back(), reason="needs CAP_SYS_NICE or RLIMIT_NICE")
+def test_an_engine_that_starts_in_the_background_is_hurried_by_who_waits_for_it(clean, tmp_path):
+    """On a busy machine it would get no processor time until that command gave up."""
+    clean.setenv("XDG_STATE_HOME", str(tmp_path))
+    program = (
+        "import os, subprocess; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); "
+        "below = subprocess.Popen(['sleep', '60']); print(below.pid, flush=True); below.wait()"
+    )
+    command = [sys.executable, "-c", program]
+    with (
+        local_socket.private_folder(handover.folder(), make=True),
+        (handover.folder() / handover.LOCK).open("w+b") as lock,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starting,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(b"%d" % starting.pid)
+        lock.flush()
+        below = int(starting.stdout.readline())
+        classes = lambda: [os.sched_getscheduler(pid) for pid in (starting.pid, below)]  # noqa: E731
+        try:
+            assert client.start_engine(at_once=False).process is None
+            assert classes() == [os.SCHED_IDLE] * 2
+            assert client.start_engine(at_once=True).process is None
+            assert classes() == [os.SCHED_OTHER] * 2
+        finally:
+            os.kill(below, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("act", ["status", "stop"])

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from playhead.cli.output import ReaderGone, tell, write_answer
-from playhead.cli.warm import handover
+from playhead.cli.warm import handover, priority
 from playhead.cli.warm.handover import Asked, KeepsToItself
 from playhead.config.context import configure
 from playhead.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, PlayheadError
@@ -151,16 +151,19 @@ def leave_engine(words: Sequence[str]) -> None:
 
 
 def start_engine(*, at_once: bool) -> "Started":
-    """Start an engine unless one has started; `at_once` gives it normal priority."""
+    """Start an engine unless one has started; `at_once` gives it, or the one that is starting, normal priority."""
     path = handover.folder()
     process = None
     with local_socket.private_folder(path, make=True):
         idle = str(idle_ms())
-        if starting() is None:
-            priority = ["--at-once"] if at_once else []
+        found = starting()
+        if found and at_once:
+            priority.raise_again(found)
+        if found is None:
+            more = ["--at-once"] if at_once else []
             with private_files.opened(path / "log", "wb") as log:
                 process = Detached(
-                    [*command_of("playhead.cli.warm_engine"), idle, *priority],
+                    [*command_of("playhead.cli.warm_engine"), idle, *more],
                     directory=Path("/"),
                     environment=handover.engine_environment() | _ONE_THREAD,
                     output=log,

@@ -25,10 +25,14 @@ def lowered() -> Iterator[None]:
     try:
         yield
     finally:
-        for process in _family(os.getpid()):
-            _nice(process, _USUAL)
-            if has_idle_class:
-                _usual_class(process)
+        raise_again(os.getpid())
+
+
+def raise_again(process: int) -> None:
+    """Give this process and its children their usual priority, as far as that is allowed."""
+    for member in _family(process):
+        _nice(member, _USUAL)
+        _usual_class(member)
 
 
 def _may_give_back() -> bool:
