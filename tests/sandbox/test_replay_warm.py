@@ -205,6 +205,24 @@ def test_stopping_one_of_two_leaves_the_other(warm: Warm) -> None:
     assert is_whole(ends[0])
 
 
+def test_an_engine_that_is_told_to_stop_ends_after_the_commands_that_run(warm: Warm) -> None:
+    end = warm.end()
+    keeper = warm.engine()["pid"]
+    command = warm.replay(end, new_name("last"), *PACE)
+    comes_to(end, 100)
+    # Its process waits for the next command: that is the one which hears of the end.
+    within(lambda: len(children(keeper)) >= 3, seconds=20, what="another process waits")
+    stop = warm.start("engine", "stop")
+    done = ended(command)
+    assert done.code == 0, done.err
+    assert "starting the engine" not in done.err
+    assert "without it" not in done.err
+    assert json.loads(done.out)["adds_up"]
+    assert is_whole(end)
+    assert ended(stop).code == 0
+    within(lambda: not warm.processes(), seconds=30, what="the engine has ended")
+
+
 def test_a_first_command_leaves_one_for_the_next(user: Warm) -> None:
     settings(user.home, user.deck, engine_idle="2m")
     it = replace(user, switch="")  # as if it were not set

@@ -171,6 +171,16 @@ def test_anything_else_is_one_line_and_not_a_stack():
     )
 
 
+def test_an_error_of_java_without_a_cause_is_named_itself():
+    call = "An error occurred while calling o6723.collectToPython.\n"
+    failure = failure_of(
+        RuntimeError(f"{call}: java.lang.IllegalStateException: Shutdown\n\tat a.b(c)")
+    )
+    assert failure.message == (
+        "the engine failed with RuntimeError: java.lang.IllegalStateException: Shutdown"
+    )
+
+
 @pytest.mark.parametrize(
     "begin",
     [

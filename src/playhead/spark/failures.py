@@ -181,7 +181,7 @@ def _cause(text: str) -> str:
 def _reason(text: str) -> str:
     """Return the line that names the cause. The stacks stay in the chain of errors, which -vv shows."""
     causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
-    in_java = (causes[-1] if causes else text.strip().partition("\n")[0]).rstrip()
+    in_java = (causes[-1] if causes else _cause(text).strip().partition("\n")[0]).rstrip()
     in_python = _IN_PYTHON.findall(text) if in_java.endswith((":", "below.")) else []
     return in_python[-1] if in_python else in_java.removeprefix("Caused by: ")
 

@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -64,16 +65,19 @@ class Server:
         """Keep one forked process ready until the engine ends; then wait for running commands."""
         self._place = self._now_at_place()
         signal.signal(signal.SIGTERM, self._tell)
-        while not self._is_ending or self._processes:
-            if self._has_room():
-                self._fork(self._serve)
-            self._hear()
-            self._reap()
-            if self.gateway.process.poll() is not None or self._hangs():
-                self._end_all(signal.SIGKILL)
-                return
-            if not self._is_ending and (self._is_told or self._is_over()):
-                self._end()
+        try:
+            while not self._is_ending or self._processes:
+                if self._has_room():
+                    self._fork(self._serve)
+                self._hear()
+                self._reap()
+                if self.gateway.process.poll() is not None or self._hangs():
+                    return
+                if not self._is_ending and (self._is_told or self._is_over()):
+                    self._end()
+        finally:
+            # Without the JVM a command only fails; when its process is gone, the client runs it again.
+            self._end_all(signal.SIGKILL)
 
     def _tell(self, _number: int, _frame: object) -> None:
         """Handle SIGTERM: running commands stop at their next slice."""
@@ -133,9 +137,14 @@ class Server:
         new_tag = f"playhead-command-{os.getpid()}-{self._count}"
         pid = os.fork()
         if pid == 0:
-            self._be_a_child(ours)
-            do(theirs, tag or new_tag)
-            os._exit(0)
+            code = 1
+            try:
+                self._be_a_child(ours)
+                do(theirs, tag or new_tag)
+                code = 0
+            except BaseException:  # noqa: BLE001  what is behind it ends the other processes and the JVM
+                traceback.print_exc()
+            os._exit(code)
         theirs.close()
         self._processes[pid] = _Process(
             ours, new_tag, time.monotonic(), is_for_commands=tag is None
@@ -182,7 +191,7 @@ class Server:
         controls = {each.control: each for each in self._processes.values()}
         readable, _, _ = select.select(list(controls), [], [], _LOOKS_EVERY_S)
         for control in readable:
-            process, said = controls[control], control.recv(64)
+            process, said = controls[control], _received(control)
             process.is_ready = process.is_ready or READY in said
             if TAKEN in said:
                 process.is_taken, process.since = True, time.monotonic()
@@ -198,8 +207,18 @@ class Server:
                 continue
             del self._processes[pid]
             process.control.close()
+            if process.is_for_commands and not process.is_ready and status != 0:
+                # The JVM gave it no session, and would give the next one none.
+                self._is_told = True
             if process.is_taken:
                 self._used = time.monotonic()
             if process.is_taken and status != 0:
                 # Its tasks write until they are cancelled, and its client starts the command again.
                 self._fork(self._cancel, process.tag)
+
+
+def _received(control: socket.socket) -> bytes:
+    """Return what a forked process says; nothing if it has ended, perhaps before it read what it was told."""
+    with contextlib.suppress(ConnectionResetError):
+        return control.recv(64)
+    return b""
