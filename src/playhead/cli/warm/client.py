@@ -151,15 +151,12 @@ def leave_engine(words: Sequence[str]) -> None:
 
 
 def start_engine(*, at_once: bool) -> "Started":
-    """Start an engine unless one has started; `at_once` gives it, or the one that is starting, normal priority."""
+    """Start an engine unless one has started; `at_once` gives it normal priority."""
     path = handover.folder()
     process = None
     with local_socket.private_folder(path, make=True):
         idle = str(idle_ms())
-        found = starting()
-        if found and at_once:
-            priority.raise_again(found)
-        if found is None:
+        if starting() is None:
             more = ["--at-once"] if at_once else []
             with private_files.opened(path / "log", "wb") as log:
                 process = Detached(
@@ -169,6 +166,12 @@ def start_engine(*, at_once: bool) -> "Started":
                     output=log,
                 )
     return Started(path / "log", process)
+
+
+def hurry() -> None:
+    """Give an engine that is starting in the background normal priority."""
+    if process := starting():
+        priority.raise_again(process)
 
 
 @dataclass(frozen=True, slots=True)

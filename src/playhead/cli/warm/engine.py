@@ -36,9 +36,13 @@ def start(run: Run) -> None:
     said = _status()
     if said is None:
         started = client.start_engine(at_once=True)
-        found = wait_until(
-            lambda: _status() or started.has_ended(), deadline_s=_STARTED_WITHIN_S, every_s=0.1
-        )
+
+        def has_come() -> dict[str, Any] | bool:
+            # Again and again: it may have lowered its priority only now.
+            client.hurry()
+            return _status() or started.has_ended()
+
+        found = wait_until(has_come, deadline_s=_STARTED_WITHIN_S, every_s=0.25)
         if not isinstance(found, dict):
             raise EngineDidNotCome(started.log, has_ended=bool(found))
         said = found
