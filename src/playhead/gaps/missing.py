@@ -25,7 +25,7 @@ from playhead.target import Archives, KeepsFiles, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 BY = ("offsets", "key", "ledger")
-_MOST_RUNS_ASKED, _MOST_REASONS = 20, 3
+_MOST_RUNS_ASKED, _MOST_GAPS_ASKED, _MOST_REASONS = 20, 500_000, 3
 
 
 class OtherLedger(Refused):
@@ -244,7 +244,9 @@ def committed_before(
         return []
     notes: list[Note] = []
     theirs = [run for run in Journal().runs() if _is_theirs(run, request, facts)]
-    for run in theirs[:_MOST_RUNS_ASKED]:
+    # Of very many gaps, the latest run explains most.
+    most = max(1, min(_MOST_RUNS_ASKED, _MOST_GAPS_ASKED // len(gaps)))
+    for run in theirs[:most]:
         its = [gap.slice for gap in gaps if _is_of_span(gap, run.plan)]
         entries = ends.target.entries(run.replay_id) if its else []
         notes += _committed(f"replay {run.replay_id}", its, entries)
