@@ -105,6 +105,7 @@ def test_deleted_copies_count_as_missing_and_may_be_written_again(
     cut(kafka, topic, 4)
     gone.add(topic)
     assert missing(plan.replay_id) == [Slice(TOPIC, 0, 0, 3)]
+    assert missing() == [Slice(TOPIC, 0, 0, 3)], "the ledger of the cluster knows the replay"
     again = plan_into(target, new_id())
     [earlier] = earlier_copies(target, again)
     assert earlier.offsets == 3, "of the others there is no copy"
@@ -113,6 +114,7 @@ def test_deleted_copies_count_as_missing_and_may_be_written_again(
     assert earlier_copies(target, again) == []
     assert runner(again, six(), target, tmp_path).run().adds_up
     assert missing(plan.replay_id, again.replay_id) == []
+    assert missing() == []
 
 
 def test_a_log_that_was_cut_at_its_end(kafka: KafkaConnection, topic: str) -> None:

@@ -272,6 +272,25 @@ def test_a_ledger_of_other_ends_tells_nothing(others, said):
     assert [said in text for text in notes] == ([] if ", not of" in said else [True])
 
 
+def test_a_common_ledger_names_the_replays_and_pipelines_of_all_machines(monkeypatch):
+    class Common(Placed):
+        def replays_of(self, topics):
+            return {each: (self._terms[each], self._ledger[each]) for each in self._terms}
+
+    monkeypatch.setattr(lacking, "Journal", lambda: SimpleNamespace(runs=lambda **_: []))
+    target = Common()
+    with pytest.raises(Refused, match="no replay or pipeline of kafka:laps into kafka:t is in the"):
+        by_ledger(target, to="kafka:t")
+    target.begin("r1", (0, 40))
+    target.begin("live.cars", (30, 60), digest="")
+    target.begin("elsewhere", (60, 100), places={TOPIC: Whereto("other", "made once")})
+    target.begin("before", (60, 100), topics={TOPIC: "id-0"})
+    target.begin("of-others", (60, 100), topics={"others": "id-1"})
+    told = by_ledger(target, to="kafka:t")
+    assert (told.slices, told.by) == (runs((60, 100)), "the ledger of r1, live.cars")
+    assert [note.code for note in told.notes] == ["only-ledger"]
+
+
 def test_terms_that_cannot_be_read_hide_no_other_ledger():
     class Several(Placed):
         def terms(self, replay_id):

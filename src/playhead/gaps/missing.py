@@ -21,7 +21,7 @@ from playhead.replay.guards import KeepsCopies, lost_copies, refuse_lost_rows, s
 from playhead.replay.journal import Journal, JournalEntry, on_unreadable
 from playhead.request import Request
 from playhead.source import SourceFacts, TopicPartition
-from playhead.target import Archives, KeepsFiles, Target
+from playhead.target import Archives, CommonLedger, KeepsFiles, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
 BY = ("offsets", "key", "ledger")
@@ -162,13 +162,27 @@ def _known_ledgers(
         return list(ends.target.replays())
     runs = Journal().runs(unreadable=unreadable)
     found = [run.replay_id for run in runs if _is_theirs(run, request, facts)]
+    source, target = request.source_endpoint.shown(), request.target_endpoint.shown()
+    absent = f"found no ledger of a replay of {source} into {target} on this machine"
+    if isinstance(ends.target, CommonLedger):
+        now = _terms_now(ends.target, facts)
+        told = ends.target.replays_of(now.topics)
+        found += [each for each, (terms, _) in told.items() if _leads_there(terms, now)]
+        absent = f"no replay or pipeline of {source} into {target} is in the ledger of its cluster"
     if not found:
-        raise Refused(
-            f"found no ledger of a replay of {request.source_endpoint.shown()} into "
-            f"{request.target_endpoint.shown()} on this machine",
-            hint="name a ledger: --ledger ID; or compare the table itself, by offsets or --by key",
-        )
-    return found
+        hint = "name a ledger: --ledger ID; or compare the table itself, by offsets or --by key"
+        raise Refused(absent, hint=hint)
+    return [*dict.fromkeys(found)]
+
+
+def _terms_now(target: Target, facts: SourceFacts) -> Terms:
+    topics = {name: topic.topic_id or "" for name, topic in facts.topics.items()}
+    return Terms("", facts.identity, topics, target.identity(), {}, places=target.whereto(topics))
+
+
+def _leads_there(kept: Terms, now: Terms) -> bool:
+    """Whether a replay or pipeline, perhaps of another machine, goes from these topics to these."""
+    return not kept.topics.keys().isdisjoint(now.topics) and not differing_ends(kept, now)
 
 
 def _known_terms(
@@ -178,8 +192,8 @@ def _known_terms(
 
     Other topics are mentioned only for a named ledger, because an archive has ledgers of many.
     """
-    topics = {name: topic.topic_id or "" for name, topic in facts.topics.items()}
-    now = Terms("", facts.identity, topics, target.identity(), {}, places=target.whereto(topics))
+    now = _terms_now(target, facts)
+    topics = now.topics
     known: dict[str, Terms | None] = {}
     others: dict[str, list[str]] = {}
     for replay_id in ids:
