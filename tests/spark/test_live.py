@@ -13,12 +13,14 @@ from playhead.checksum import checksum_of
 from playhead.config.context import configure
 from playhead.config.guards import CopiedBefore, Guard
 from playhead.errors import PlayheadError, Refused
+from playhead.gaps.search import GapFinder, GapQuery
 from playhead.kafka.admin.topics import delete
 from playhead.kafka.read.source import KafkaSource
 from playhead.live.log_cut import ReadLogWasCut
 from playhead.live.runner import PipelineInUse
 from playhead.records import Records
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
+from playhead.request import Request
 from playhead.terms import OtherTerms
 from playhead.testing.link_proxy import LinkProxy
 from tests.fix_live import COLUMNS, Live, Playing, whole
@@ -136,6 +138,21 @@ def test_what_a_run_has_copied_while_it_was_stopped_is_not_written_again_unasked
     with pytest.raises(CopiedBefore, match=f"{filled.plan.replay_id} copied 10 of these offsets"):
         it.start().ended()
     assert len(deck.records(copy)) == 20
+
+
+def test_gaps_of_a_copy_know_the_pipeline_and_what_it_has_not_reached(
+    deck: Deck, live: Live
+) -> None:
+    topic, copy = deck.laps(10, 2), deck.topic("copy", 2)
+    it = live(f"kafka:{topic}", f"kafka:{copy}", start="earliest", trigger="available-now")
+    it.start().ended()
+    asked = GapQuery(Request(source=f"kafka:{topic}", target=f"kafka:{copy}"), settle_ms=0)
+    assert GapFinder(asked, deck.configuration()).find().is_whole
+    more(deck, topic, 10, 16)
+    found = GapFinder(asked, deck.configuration()).find()
+    assert sum(map(len, found.missing_slices())) == 6
+    [note] = [each.text for each in found.notes if each.code == "not-reached"]
+    assert f"pipeline {it.name} has not reached 6 of these offsets" in note
 
 
 def test_a_partition_that_is_new_is_read_from_its_first_record(deck: Deck, live: Live) -> None:

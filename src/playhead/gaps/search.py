@@ -174,7 +174,7 @@ class GapFinder:
         source = self.ends.source
         if self._way == "ledger":
             lost, losses = lost_from_log(source, self.facts, self.spans, lacking.committed)
-            return 0, lost, losses, []
+            return 0, lost, losses, lacking.committed
         facts, request = facts_of_tables(self.ends.target, self._topics()), self.question.request
         notes = policed(facts)
         if request.spec.table.key and lacking.by != "offsets":

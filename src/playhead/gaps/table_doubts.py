@@ -134,7 +134,8 @@ def not_reached(committed: Sequence[Committed], missing: Sequence[Slice]) -> lis
     """
     text = (
         "pipeline {} has not reached {:,} of these offsets and will write them itself: if a replay fills "
-        "them first, a table without a key gets these records twice, and in one with a key the pipeline stops"
+        "them first, a topic or a table without a key gets these records twice, and in a table with a key the "
+        "pipeline stops"
     )
     left = {each.replay_id.partition(".")[2]: _beyond(each, missing) for each in committed}
     return [Note("not-reached", text.format(*each)) for each in left.items() if each[1]]
