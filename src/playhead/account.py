@@ -90,7 +90,7 @@ class Account:
         """The end of the planned offsets before this slice in its partition.
 
         None if there are no such offsets, or if they are unknown. An ordered target requires them to be
-        committed first.
+        committed first. For a live pipeline, it is where its ledger ended when that was seen last.
         """
         self.read = self.filtered = self.outside = self.late = 0
         self.first_ms: int | None = None

@@ -181,10 +181,11 @@ class Writer(Protocol):
         Records that cannot be written go to `account.refuse`. The entry is the result of `account.close`; if
         `account.is_endless`, it is joined with the entry that ends at its start.
 
-        A slice that overlaps a committed one of the same replay raises `AlreadyCommitted`. An ordered target
-        raises `OutOfOrder` for a slice before a committed one of its partition, and for one whose
-        `account.follows` is not committed: the caller may be a task that was believed dead. After any other
-        error the outcome may be unknown: read the ledger, and do not use this writer again. `Unavailable`
+        A slice that overlaps a committed one of the same replay raises `AlreadyCommitted`. An ordered target,
+        and a table if `account.is_endless`, raises `OutOfOrder` for a slice before a committed one of its
+        partition, and for one whose `account.follows` is not committed: the caller may be a task that was
+        believed dead, or the target was restored. After any other error the outcome may be unknown: read the
+        ledger, and do not use this writer again. `Unavailable`
         means that a later attempt, with a new writer and a new look at the ledger, may succeed.
         """
         ...

@@ -267,3 +267,19 @@ def test_an_outcome_survives_its_way_through_the_engine():
     target = ListTarget()
     outcome = write(round_of(target, slice_(0, 2)), drawn(*laps(0, 2)))
     assert Outcome.from_document(outcome.as_document()) == outcome
+
+
+def test_a_ledger_that_was_restored_gets_nothing_beyond_its_end():
+    target, place = ListTarget(), (TOPIC, 0)
+    write(round_of(target, slice_(0, 4)), drawn(*laps(0, 4)))
+    target.forget("live.laps", but=0)
+    late = round_of(target, slice_(4, 9), committed={place: 4}, limits=Limits(2))
+    outcome = write(late, drawn(*laps(4, 9)))
+    assert (outcome.written, outcome.is_whole) == ([], False)
+    assert "up to 4, are not committed" in (outcome.away or "")
+    assert ledger(target) == []
+    # Records that were dropped while the target was away are no part of the ledger.
+    write(round_of(target, slice_(0, 4)), drawn(*laps(0, 4)))
+    after = round_of(target, slice_(6, 9), committed={place: 4}, limits=Limits(2))
+    assert write(after, drawn(*laps(6, 9))).is_whole
+    assert ledger(target) == [(0, 4, 4, 4), (6, 9, 3, 3)]

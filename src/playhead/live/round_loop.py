@@ -170,6 +170,7 @@ class Rounds:
             writer_id=self._writer_id,
             stop_file=ground.stop_file,
             source=ground.ends.source,
+            committed=dict(self._standing.committed),
         )
 
     def _noted(self, outcomes: Sequence[Outcome]) -> str | None:

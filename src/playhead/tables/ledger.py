@@ -97,11 +97,11 @@ class SqlLedger:
         """Lock this partition of the replay until the transaction ends, and check the slice.
 
         Refuses a slice that overlaps a committed one and, if the order matters, one that is not
-        next.
+        next. So it is for a live pipeline: a target that was restored lacks what it has committed before.
         """
         slice_ = account.slice
         self._lock(replay_id, slice_)
-        if is_ordered:
+        if is_ordered or account.is_endless:
             last = self._last(replay_id, slice_)
             refuse_wrong_order(replay_id, slice_, follows=account.follows, last=last)
             return

@@ -51,6 +51,8 @@ class Round:
     stop_file: Path | None = None
     source: Source | None = None
     """The source, for the reasons of absent offsets and for the topics' ids."""
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the ledger ended when the pipeline saw it last: a restored target may have less."""
 
     def is_stopped(self) -> bool:
         """Return whether a stop was requested."""
@@ -164,6 +166,7 @@ class _Part:
     def __init__(self, round_: Round, outcome: Outcome) -> None:
         self._round, self._outcome = round_, outcome
         self._due = {(each.topic, each.partition): each for each in round_.slices}
+        self._committed = dict(round_.committed)
         self._seen: set[TopicPartition] = set()
         self._slicer = Slicer(round_.limits, Filter(), self._account)
         self._open_writer = self._usable() or self._opened()
@@ -249,18 +252,20 @@ class _Part:
         A server that was restarted in between, or a table that was altered, does not stop the
         pipeline.
         """
-        runs = self._read(open_slice)
+        runs, account = self._read(open_slice), open_slice.account
+        account.follows = self._committed.get(account.slice.place)
         try:
-            self._open_writer.writer.commit(open_slice.account, runs)
+            self._open_writer.writer.commit(account, runs)
         except (AlreadyCommitted, InUse, RecordRefused):
             raise
         except PlayheadError:
             if self._open_writer.is_new:
                 raise
-            open_slice.account.start_over()
+            account.start_over()
             self._open_writer = self._opened()
             self._outcome.writer_id = self._open_writer.id
-            self._open_writer.writer.commit(open_slice.account, runs)
+            self._open_writer.writer.commit(account, runs)
+        self._committed[account.slice.place] = account.slice.to_offset
 
     def _read(self, open_slice: OpenSlice) -> list[Records]:
         """Return everything read, after confirming that it came from the expected topics."""

@@ -283,7 +283,7 @@ class ListTarget(Target):
         kept = [record for record in drawn if not self._refused(account, record)]
         with self._lock:
             self._refuse_overlap(replay_id, account.slice)
-            if self._is_ordered:
+            if self._is_ordered or account.is_endless:
                 refuse_wrong_order_among(replay_id, account, self.entries(replay_id))
             entry = account.close({"rows": len(kept)})
             self._fail_if_told("before")
