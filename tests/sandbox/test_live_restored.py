@@ -73,7 +73,7 @@ class Playing:
         self.rounds = Rounds(ground, engine)  # type: ignore[arg-type]
 
     def up_to(self, end: int) -> None:
-        self.rounds._play(None, {PLACE: end})  # type: ignore[arg-type]
+        self.rounds._play(None, {PLACE: end})
 
 
 def offsets(table: Table) -> list[int]:

@@ -102,7 +102,11 @@ class Queries:
         except LedgerWentBack as exc:
             ground.say(f"{exc}; continuing from there")
             given_up = {(each.topic, each.partition): each.to_offset for each in standing.lost}
-            standing.at |= {place: max(at, given_up.get(place, 0)) for place, at in ledger.items()}
+            for place, held in bounds.items():
+                # A partition of which the ledger has nothing left is read again from where it began.
+                at = ledger.get(place, ground.first_start(place))
+                at = held.earliest if at is None else at
+                standing.at[place] = max(at, given_up.get(place, 0))
             standing.committed = dict(ledger)
         for place, held in bounds.items():
             standing.at.setdefault(place, held.earliest)

@@ -42,6 +42,8 @@ class PipelineContext:
     hold: TargetLock
     move_group: Callable[[Mapping[TopicPartition, int]], None]
     slots: int
+    first_start: Callable[[TopicPartition], int | None] = lambda _: None
+    """Where the pipeline first began in a partition, if it is known."""
     refusal: Callable[[], BaseException | None] = lambda: None
     """Why the pipeline must stop, as found by another thread."""
     run: str = field(default_factory=lambda: uuid4().hex)

@@ -21,7 +21,13 @@ from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.progress import PipelineProgress
 from playhead.live.query_loop import Queries
 from playhead.live.round_loop import PipelineContext
-from playhead.live.start_offsets import StartOffsets, beginning, refuse_forgotten, topics_of
+from playhead.live.start_offsets import (
+    StartOffsets,
+    beginning,
+    first_starts,
+    refuse_forgotten,
+    topics_of,
+)
 from playhead.live.target_lock import TargetLock
 from playhead.plan import Plan
 from playhead.record import Slice
@@ -111,11 +117,16 @@ class Runner:
                 hold,
                 group.move,
                 engine.slots,
+                self._first_start,
                 lambda: watch.refusal,
             )
             Queries(ground, engine, self._stream_folder).play()
         if not self._is_stopped():  # A stop does not wait for brokers.
             self._confirm_end(read, standing)
+
+    def _first_start(self, place: TopicPartition) -> int | None:
+        mark = self.pipelines.get(self.wish.name)
+        return mark.start(place) if mark is not None else None
 
     @property
     def _stream_folder(self) -> Path:
@@ -214,7 +225,7 @@ class Runner:
         self._refuse_cut(both, begun)
         self._refuse_copied(both, begun)
         starts: dict[str, dict[str, int]] = {}
-        for (topic, number), at in begun.starts.items():
+        for (topic, number), at in first_starts(begun, known).items():
             starts.setdefault(topic, {})[str(number)] = at
         self.pipelines.keep(replace(mark, starts=starts))
         self._note_committed(begun.committed)

@@ -75,6 +75,16 @@ class StartOffsets:
     """Offsets whose loss was accepted."""
 
 
+def first_starts(begun: StartOffsets, known: Pipeline | None) -> dict[TopicPartition, int]:
+    """Return where each partition first began, or last after a loss: its entries may vanish from the ledger."""
+
+    def first(place: TopicPartition, at: int) -> int:
+        then = known.start(place) if known is not None and place not in begun.skipped else None
+        return at if then is None else then
+
+    return {place: first(place, at) for place, at in begun.starts.items()}
+
+
 def ledger_ends(entries: Iterable[Entry]) -> dict[TopicPartition, int]:
     """Return the ledger's end in each partition that it has."""
     found: dict[TopicPartition, int] = {}

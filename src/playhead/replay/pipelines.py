@@ -91,7 +91,7 @@ class Pipeline:
     request: Mapping[str, Any]
     made_at_ms: int
     starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The start of each partition; used until the ledger has an entry for it."""
+    """The first start of each partition; used if the ledger has no entry for it."""
     servers: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, place: TopicPartition) -> int | None:

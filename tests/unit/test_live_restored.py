@@ -1,0 +1,73 @@
+"""A ledger that lost all entries of a partition: the partition is read again from where the pipeline first began."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from playhead.ledger import Entry
+from playhead.live.progress import PipelineProgress
+from playhead.live.query_loop import Queries
+from playhead.live.runner import Runner
+from playhead.live.start_offsets import StartOffsets
+from playhead.record import Slice
+from playhead.replay.pipelines import Pipeline, Pipelines
+from playhead.source import Bounds
+
+FIRST, SECOND, NEW = ("laps", 0), ("laps", 1), ("laps", 2)
+PIPELINE = Pipeline("p", "kafka:laps", "postgres:laps", "c", "d", {}, "g", {}, 1)
+
+
+def queries(standing: PipelineProgress, *entries: Entry, starts: dict[str, int]) -> Queries:
+    mark = replace(PIPELINE, starts={"laps": starts})
+    bounds = dict.fromkeys((FIRST, SECOND, NEW), Bounds(3, 100, 100))
+    ground: Any = MagicMock(standing=standing, first_start=mark.start)
+    ground.ends.target.entries.return_value = entries
+    ground.ends.source.bounds.return_value = bounds
+    return Queries(ground, MagicMock(), Path())
+
+
+@pytest.fixture(autouse=True)
+def same_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("playhead.live.query_loop.SameTopics", MagicMock())
+
+
+def test_a_partition_that_the_ledger_lacks_is_read_from_its_first_start() -> None:
+    standing = PipelineProgress({FIRST: 50, SECOND: 60}, {FIRST: 50, SECOND: 60})
+    left = Entry(Slice("laps", 0, 5, 40), 35, 35)
+    queries(standing, left, starts={"0": 5, "1": 20})._look_again()
+    assert standing.at == {FIRST: 40, SECOND: 20, NEW: 3}
+    assert standing.committed == {FIRST: 40}
+
+
+def test_what_was_dropped_is_not_read_again() -> None:
+    standing = PipelineProgress({FIRST: 50, SECOND: 60}, {FIRST: 50, SECOND: 60})
+    standing.give_up([Slice("laps", 1, 60, 70)])
+    queries(standing, starts={"0": 5})._look_again()
+    assert standing.at == {FIRST: 5, SECOND: 70, NEW: 3}
+
+
+@pytest.mark.parametrize(
+    ("skipped", "kept"), [({}, {"0": 7, "1": 9}), ({FIRST: (7, 60)}, {"0": 60, "1": 9})]
+)
+def test_the_first_start_stays_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skipped: Any, kept: dict[str, int]
+) -> None:
+    pipelines = Pipelines(tmp_path)
+    begun = StartOffsets({FIRST: 60, SECOND: 9}, {FIRST: 60}, skipped)
+    monkeypatch.setattr("playhead.live.runner.beginning", lambda *_, **__: begun)
+    monkeypatch.setattr("playhead.live.runner.topics_of", MagicMock())
+    monkeypatch.setattr("playhead.spark.stream.last_ends", lambda _: None)
+    wish: Any = SimpleNamespace(name="p", start="latest", accept_loss=False)
+    runner = Runner(wish, MagicMock(copies_again=True), pipelines, print)
+    monkeypatch.setattr(Runner, "_refuse_cut", lambda *_: None)
+    known = replace(PIPELINE, starts={"laps": {"0": 7}})
+    both = MagicMock()
+    both.target.prepare.return_value = ()
+    runner._begin(both, replace(PIPELINE, starts=known.starts), known)
+    found = pipelines.get("p")
+    assert found is not None
+    assert found.starts == {"laps": kept}
