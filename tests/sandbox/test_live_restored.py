@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from playhead.account import ErrorRule
+from playhead.live.lost_entries import OnlyEntriesLost, refuse_second_rows
 from playhead.live.progress import LedgerWentBack, PipelineProgress
 from playhead.live.round_loop import Rounds
 from playhead.records import Records
@@ -123,3 +124,20 @@ def test_a_pipeline_leaves_out_nothing_of_what_a_restored_database_lacks(
     again = Playing(table, {PLACE: 4})
     again.up_to(12)
     assert (offsets(table), ledger(table)) == ([*range(12)], [(0, 12)])
+
+
+def test_rows_whose_entries_alone_are_gone_are_refused(sandbox: Endpoints, schema: str) -> None:
+    table = Table.made(sandbox.database_url, schema, COLUMNS, is_endless=True)
+    table.commit([record(n, {"v": n}) for n in range(8)])
+
+    def again(at: int, rule: str | None = None) -> None:
+        spec = SimpleNamespace(table=SimpleNamespace(on_conflict=rule))
+        wish: Any = SimpleNamespace(name=NAME, request=SimpleNamespace(spec=spec))
+        refuse_second_rows(wish, table.target, {PLACE: 8}, {PLACE: at})
+
+    with pytest.raises(OnlyEntriesLost, match="4 rows of cars:0:4-8"):
+        again(4)
+    again(8)
+    again(4, "update")
+    table.run("DELETE FROM {table} WHERE _offset >= 4")
+    again(4)

@@ -1,6 +1,7 @@
 """A ledger that lost all entries of a partition: the partition is read again from where the pipeline first began."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from playhead.errors import Refused
+from playhead.inventory import HeldOffsets
 from playhead.ledger import Entry
 from playhead.live.progress import PipelineProgress
 from playhead.live.query_loop import Queries
@@ -21,11 +24,58 @@ FIRST, SECOND, NEW = ("laps", 0), ("laps", 1), ("laps", 2)
 PIPELINE = Pipeline("p", "kafka:laps", "postgres:laps", "c", "d", {}, "g", {}, 1)
 
 
-def queries(standing: PipelineProgress, *entries: Entry, starts: dict[str, int]) -> Queries:
+@dataclass
+class Held:
+    """A table that has these offsets."""
+
+    url: str = ""
+    table: str = ""
+    offsets: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ("_topic", "_partition", "_offset")
+    known: tuple[Entry, ...] = ()
+
+    def entries(self, _replay_id: str, /) -> tuple[Entry, ...]:
+        return self.known
+
+    def has_offsets(self, _topics: Sequence[str], /) -> bool:
+        return "_offset" in self.columns
+
+    def columns_there(self, _topics: Sequence[str], wanted: Sequence[str], /) -> tuple[str, ...]:
+        return tuple(each for each in wanted if each in self.columns)
+
+    def safest_conflict_rule(self, _topics: Sequence[str], _key: Sequence[str], /) -> None:
+        return None
+
+    def known_by_columns(self, _columns: tuple[str, ...], /) -> Any:
+        return self
+
+    def held_offsets(
+        self, spans: Sequence[Slice], /, *, until_ms: int | None = None
+    ) -> HeldOffsets:
+        assert until_ms is None
+        first = [each for each in spans if each.place == FIRST]
+        there = [at for at in self.offsets if any(at in range(*_ends(each)) for each in first)]
+        return HeldOffsets(rows=len(there))
+
+
+def _ends(span: Slice) -> tuple[int, int]:
+    return span.from_offset, span.to_offset
+
+
+def queries(
+    standing: PipelineProgress,
+    *entries: Entry,
+    starts: dict[str, int],
+    rule: str | None = None,
+    target: Held | None = None,
+) -> Queries:
     mark = replace(PIPELINE, starts={"laps": starts})
     bounds = dict.fromkeys((FIRST, SECOND, NEW), Bounds(3, 100, 100))
     ground: Any = MagicMock(standing=standing, first_start=mark.start)
-    ground.ends.target.entries.return_value = entries
+    ground.wish.name = "p"
+    ground.wish.request.spec.table.on_conflict = rule
+    ground.ends.target = target or Held()
+    ground.ends.target.known = entries
     ground.ends.source.bounds.return_value = bounds
     return Queries(ground, MagicMock(), Path())
 
@@ -48,6 +98,26 @@ def test_what_was_dropped_is_not_read_again() -> None:
     standing.give_up([Slice("laps", 1, 60, 70)])
     queries(standing, starts={"0": 5})._look_again()
     assert standing.at == {FIRST: 5, SECOND: 70, NEW: 3}
+
+
+def went_back(target: Held, rule: str | None = None) -> PipelineProgress:
+    standing = PipelineProgress({FIRST: 50, SECOND: 60}, {FIRST: 50, SECOND: 60})
+    left = Entry(Slice("laps", 0, 5, 40), 35, 35), Entry(Slice("laps", 1, 20, 60), 40, 40)
+    queries(standing, *left, starts={"0": 5}, rule=rule, target=target)._look_again()
+    return standing
+
+
+def test_rows_whose_entries_alone_are_gone_are_not_written_twice() -> None:
+    with pytest.raises(Refused, match=r"pipeline p lost entries.* 3 rows of laps:0:40-50"):
+        went_back(Held(offsets=(39, 40, 41, 49, 50)))
+
+
+def test_rows_that_are_gone_too_are_written_again() -> None:
+    assert went_back(Held(offsets=(39, 50))).at[FIRST] == 40
+    assert went_back(Held(offsets=(40,)), rule="update").at[FIRST] == 40, "no row comes twice"
+    # What the rows do not tell is not known.
+    for columns in ((), ("_partition", "_offset")):
+        assert went_back(Held(offsets=(40,), columns=columns)).at[FIRST] == 40
 
 
 @pytest.mark.parametrize(

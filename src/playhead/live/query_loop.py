@@ -1,6 +1,7 @@
 """Runs Spark queries one after another: each starts from the ledger's end when both servers answer."""
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,11 +12,13 @@ from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
 from playhead.live.backoff import RepeatedNotice, server_backoff
+from playhead.live.lost_entries import refuse_second_rows
 from playhead.live.progress import LedgerWentBack
 from playhead.live.round_loop import Engine, PipelineContext, Rounds
 from playhead.live.start_offsets import ledger_ends, topics_of
 from playhead.replay.engine import Engine as Sessions
 from playhead.replay.pipelines import RUNNING, WAITING, pipeline_id
+from playhead.source import Bounds, TopicPartition
 from playhead.task.same_topics import SameTopics
 
 if TYPE_CHECKING:
@@ -100,17 +103,28 @@ class Queries:
         try:
             standing.follow(ledger)
         except LedgerWentBack as exc:
+            again = self._again(ledger, bounds)
+            refuse_second_rows(ground.wish, ground.ends.target, standing.committed, again)
             ground.say(f"{exc}; continuing from there")
-            given_up = {(each.topic, each.partition): each.to_offset for each in standing.lost}
-            for place, held in bounds.items():
-                # A partition of which the ledger has nothing left is read again from where it began.
-                at = ledger.get(place, ground.first_start(place))
-                at = held.earliest if at is None else at
-                standing.at[place] = max(at, given_up.get(place, 0))
+            standing.at |= again
             standing.committed = dict(ledger)
         for place, held in bounds.items():
             standing.at.setdefault(place, held.earliest)
         ground.hold.renew()
+
+    def _again(
+        self, ledger: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds]
+    ) -> dict[TopicPartition, int]:
+        """Return where each partition continues after the ledger went back."""
+        given_up = {
+            (each.topic, each.partition): each.to_offset for each in self.ground.standing.lost
+        }
+        again: dict[TopicPartition, int] = {}
+        for place, held in bounds.items():
+            # A partition of which the ledger has nothing left is read again from where it began.
+            at = ledger.get(place, self.ground.first_start(place))
+            again[place] = max(held.earliest if at is None else at, given_up.get(place, 0))
+        return again
 
     def _confirm_topics(self) -> None:
         """Refuse to start at the offsets of a topic that was created again."""
