@@ -11,7 +11,7 @@ from playhead.postgres.merge_sql import Rule, named
 from playhead.postgres.rows.column_types import INTEGERS, TIMES
 from playhead.postgres.session import Session, literal, open_session
 from playhead.postgres.session import TableName as TablePlace
-from playhead.postgres.table import Table, read_table
+from playhead.postgres.table import DETERMINISTIC, Table, read_table
 from playhead.postgres.table_name import no_table, place_of
 from playhead.record import Slice
 from playhead.tables.columns import OFFSET, PARTITION, TIMESTAMP, TOPIC
@@ -216,8 +216,14 @@ class _Asked:
         return named(name) if is_number else f"{named(name)}::text::int8"
 
     def _of_topic(self) -> Iterator[str]:
-        if not self.is_untold:
-            yield f"{named(TOPIC)}::text = {literal(self.topic)}"
+        column = self.table.column(TOPIC)
+        if column is None:
+            return
+        its_rows = f"{named(TOPIC)}::text = {literal(self.topic)}"
+        yield its_rows
+        if column.collation not in DETERMINISTIC:
+            # Its collation may take other names for equal. Only by the condition above, an index is used.
+            yield f'{its_rows} COLLATE "C"'
 
     def _older(self) -> Iterator[str]:
         if self.until_ms is None:

@@ -14,7 +14,7 @@ from playhead.postgres.rows.column_layout import Layout, has_place
 from playhead.postgres.rows.decode import Decoded, Decoder, Refusals
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session, TableName
-from playhead.postgres.table import Column, Table, read_table
+from playhead.postgres.table import DETERMINISTIC, Column, Table, read_table
 from playhead.records import Records
 from playhead.tables.columns import OFFSET, PLACE
 from playhead.written_rows import lacking
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 # Types whose keys are equal exactly if their bytes are, unless a modifier or a collation makes them equal.
 _BYTEWISE = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
-# The database's default is always deterministic; of others only these are known to be.
-_DETERMINISTIC = ("", 'pg_catalog."C"', 'pg_catalog."POSIX"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +225,7 @@ class OpenTable:
 
 def _keeps_bytes(column: Column, ready: Any) -> bool:
     """Return whether values of different bytes are different values in the column."""
-    if column.base not in _BYTEWISE or column.collation not in _DETERMINISTIC:
+    if column.base not in _BYTEWISE or column.collation not in DETERMINISTIC:
         return False
     if column.base_modifier == -1:
         return True

@@ -13,6 +13,9 @@ from playhead.written_rows import ColumnThere
 
 Ask = Callable[[str, Sequence[Any]], Sequence[Row]]
 
+# The database's default collation is always deterministic; of others only these are known to be.
+DETERMINISTIC = ("", 'pg_catalog."C"', 'pg_catalog."POSIX"')
+
 _COLUMNS = """
 SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.typname::text,
        base.typtype::text, coalesce(element.typname::text, ''), a.atttypmod::int8,
