@@ -33,6 +33,7 @@ class Held:
     offsets: tuple[int, ...] = ()
     columns: tuple[str, ...] = ("_topic", "_partition", "_offset")
     known: tuple[Entry, ...] = ()
+    may_not_be_read: bool = False
 
     def entries(self, _replay_id: str, /) -> tuple[Entry, ...]:
         return self.known
@@ -53,6 +54,8 @@ class Held:
         self, spans: Sequence[Slice], /, *, until_ms: int | None = None
     ) -> HeldOffsets:
         assert until_ms is None
+        if self.may_not_be_read:
+            raise Refused("GRANT SELECT")
         first = [each for each in spans if each.place == FIRST]
         there = [at for at in self.offsets if any(at in range(*_ends(each)) for each in first)]
         return HeldOffsets(rows=len(there))
@@ -116,6 +119,7 @@ def test_rows_that_are_gone_too_are_written_again() -> None:
     assert went_back(Held(offsets=(39, 50))).at[FIRST] == 40
     assert went_back(Held(offsets=(40,)), rule="update").at[FIRST] == 40, "no row comes twice"
     # What the rows do not tell is not known.
+    assert went_back(Held(offsets=(40,), may_not_be_read=True)).at[FIRST] == 40
     for columns in ((), ("_partition", "_offset")):
         assert went_back(Held(offsets=(40,), columns=columns)).at[FIRST] == 40
 
