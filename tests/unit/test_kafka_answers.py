@@ -168,10 +168,18 @@ def test_an_answer_is_decoded_within_the_limit_of_its_request(
     assert time.monotonic() - began < 8
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"\x02\x03\xff\xff\x01\0\0", id="no text"),
+        pytest.param(b"\x01\0", id="no topic"),
+        pytest.param(b"\x02\x05laps\x01\0\0", id="no partition"),
+    ],
+)
 def test_a_plan_looks_again_where_a_leader_answers_nonsense(
-    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
+    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    place = broker(b"\0" + _int32(0) + b"\x02\x03\xff\xff\x01\0\0")
+    place = broker(b"\0" + _int32(0) + said)
     monkeypatch.setattr(open_transactions, "describe_those", lambda *_: {"laps": _Described(place)})
     monkeypatch.setattr(open_transactions, "stable_ends", lambda *_: {_PLACE: 3})
     found = open_transactions.open_transactions(

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin.answer_fields import Fields
+from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.broker_socket import Wire
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import refused
@@ -54,6 +54,8 @@ def _first_open(
             request_of(places),
             lambda it: of_those(places, read_answer(it)),
         )
+    if unsaid := {*places} - {place for place, _ in found}:
+        raise BadAnswer(f"it says nothing of {len(unsaid):,} of {len(places):,} partitions")
     for place, starts in found:
         if starts:
             yield place, min(starts)
