@@ -3,11 +3,14 @@
 # ruff: noqa: F811  the fixture is used by its name
 
 import contextlib
+import os
 import re
+import signal
 import struct
 import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -268,3 +271,33 @@ def test_a_host_that_nobody_can_have_ends_the_connection(bench, host):
     until(lambda: here)
     assert bench.client(here[0]).read() == b""
     assert any("cannot be reached" in each for each in proxy.counts().troubles)
+
+
+def test_a_second_signal_does_not_wait_for_what_is_still_written(bench, tmp_path):
+    """The recorder ends by itself, with all that it was given."""
+    command = [*COMMAND, "capture", "--upstream", bench.broker(made_up_answers).place]
+    command += ["--listen", "127.0.0.1:0", "--out", str(tmp_path / "out"), "-o", "json"]
+    said, place = tmp_path / "stderr", re.compile(r"at 127\.0\.0\.1:(\d+)")
+    with said.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+        until(lambda: place.search(said.read_text()))
+        client = bench.client(int(place.findall(said.read_text())[0]))
+        assert client.ask(asked(12, 4))
+        (scribe,) = children_of(process.pid)
+        os.kill(scribe, signal.SIGSTOP)
+        try:
+            assert client.ask(asked(12, 4))
+            process.terminate()
+            until(lambda: "pairs are still to be written" in said.read_text())
+            process.terminate()
+            assert process.wait(10) == 143
+        finally:
+            process.kill()
+            os.kill(scribe, signal.SIGCONT)
+    assert "Traceback" not in said.read_text()
+    until(lambda: not os.path.exists(f"/proc/{scribe}"))  # noqa: PTH110
+    assert len((tmp_path / "out" / "raw.jsonl").read_text().splitlines()) == 2
+
+
+def children_of(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return [int(each) for task in tasks for each in (task / "children").read_text().split()]

@@ -94,6 +94,7 @@ class StatusReporter:
     _told: Counts = field(default_factory=Counts)
     _told_s: float | None = None
     _heard: set[str] = field(default_factory=set)
+    _is_stopping: bool = False
 
     def is_due(self, now_s: float) -> bool:
         """Return whether the counts should be printed."""
@@ -104,7 +105,9 @@ class StatusReporter:
         self._told_s = now_s
         return True
 
-    def lines(self, counts: Counts, now_s: float, error: str | None) -> list[str]:
+    def lines(
+        self, counts: Counts, now_s: float, error: str | None, *, is_stopping: bool = False
+    ) -> list[str]:
         """Return the status lines to print now."""
         lines = [f"warning: {what}" for what in counts.troubles if what not in self._heard]
         self._heard.update(counts.troubles)
@@ -115,10 +118,14 @@ class StatusReporter:
         if error is not None and error not in self._heard:
             self._heard.add(error)
             lines.append(f"warning: recording has stopped, clients are not affected: {error}")
+        if is_stopping and counts.waiting > 0 and not self._is_stopping:
+            self._is_stopping = True
+            rest = f"{counts.waiting:,} pairs are still to be written"
+            lines.append(f"stopping; {rest}; Ctrl-C again does not wait for that")
         if self.is_due(now_s):
             if (lost := counts.dropped - self._told.dropped) > 0:
                 lines.append(f"warning: {lost:,} pairs were dropped")
-            if counts.pairs != self._told.pairs:
+            if (counts.pairs, counts.written) != (self._told.pairs, self._told.written):
                 lines.append(counts.shown())
             self._told = counts
         return lines

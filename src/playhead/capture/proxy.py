@@ -29,6 +29,7 @@ from playhead.host.runtimes import command_of
 _LINE_BYTES: Final = 1 << 20
 _MOST_TROUBLES: Final = 100
 _LOOK_EVERY_S: Final = 1.0
+_ENDS_EVERY_S: Final = 0.01
 _MOST_CONNECTIONS: Final = 10_000
 # Threads that parse share one core, and each needs several times the bytes of its response.
 _MOST_PARSED_AT_ONCE: Final = 2
@@ -120,6 +121,11 @@ class Proxy:
             troubles=dict(self._troubles),
             **known,
         )
+
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether clients are no longer served, and the remaining pairs are being written."""
+        return self._is_stopped
 
     def scribe_error(self) -> str | None:
         """Return why recording has stopped; None if it runs."""
@@ -222,8 +228,9 @@ class Proxy:
         await self.tap.finish()
         scribe, listening = self._scribe, self._listening
         if scribe is not None and listening is not None:
-            await asyncio.to_thread(scribe.wait)
-            await asyncio.to_thread(listening.join)
+            # Not in threads: after a second signal Python would wait for those, however long the recorder writes.
+            while listening.is_alive() or scribe.poll() is None:
+                await asyncio.sleep(_ENDS_EVERY_S)
 
     async def _until_stopped(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():

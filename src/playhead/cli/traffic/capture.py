@@ -140,7 +140,8 @@ def _watch(run: Run, proxy: "Proxy") -> None:
         if is_json:
             lines = [json.dumps(counts.as_document())] if teller.is_due(now_s) else []
         else:
-            lines = teller.lines(counts, now_s, proxy.scribe_error())
+            error, is_stopping = proxy.scribe_error(), proxy.is_stopping
+            lines = teller.lines(counts, now_s, error, is_stopping=is_stopping)
         if run.output.progress_form != "none":
             for line in lines:
                 run.output.say_while_heard(line)
