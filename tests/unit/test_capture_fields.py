@@ -19,7 +19,7 @@ from playhead.capture.decode import decoded, response_at
 from playhead.capture.decode_records import Bounds, record_sets
 from playhead.capture.frames import SIZE_BYTES
 from playhead.capture.protocol import Field, Malformed, as_varint, name_of, read_header, shape_of
-from tests.kafka_bytes import every_version, frame_of, response_frame
+from tests.kafka_bytes import every_version, frame_of, response_frame, set_of
 from tests.their_kafka import MemoryRecordsBuilder, consumer, metadata, producer
 
 EVERY = list(every_version())
@@ -259,6 +259,28 @@ def test_a_bomb_is_not_unpacked():
     bomb = pyarrow.compress(bytes(300 << 20), codec="zstd", asbytes=True)
     with pytest.raises(Malformed, match="more than 1,048,576 bytes"):
         unpacked(4, bomb, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+@pytest.mark.parametrize("cut", [1, 8, 30])
+def test_packed_records_that_are_cut_off_are_not_decoded(codec, cut):
+    """The check sum of gzip is at its end; what it does not cover may be anything."""
+    number, packed = compression.NAMES.index(codec.upper()), pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(packed, codec) as stream:
+        stream.write(bytes(range(256)))
+    data = packed.getvalue().to_pybytes()
+    assert unpacked(number, data, 1 << 20) == bytes(range(256))
+    with pytest.raises(Malformed):
+        unpacked(number, data[:-cut], 1 << 20)
+
+
+def test_a_value_takes_in_no_bytes_of_the_next_record():
+    """Brokers and clients refuse a record that does not have the length that it says."""
+    data = bytearray(set_of(b"first", b"\0second"))
+    data[data.index(b"first") - 1] += 16  # eight bytes more, which begin the next record
+    (found,), reasons, _ = record_sets(bytes(data), Bounds())
+    assert reasons == ["a record does not have its declared length"]
+    assert "undecoded" in found
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])

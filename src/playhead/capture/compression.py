@@ -43,6 +43,8 @@ def _gzip(data: bytes, most: int) -> bytes:
     found = unpacker.decompress(data, max(most, 1))
     if unpacker.unconsumed_tail or len(found) > most:
         raise _too_much(most)
+    if data and not unpacker.eof:
+        raise Malformed("GZIP: it ends early")
     return found
 
 

@@ -162,14 +162,14 @@ def _records(
         end = at + size
         if size < 0 or end > len(data):
             raise Malformed("a record ends early")
-        found.append(_control(data, at, bounds) if is_control else _record(data, at, bounds))
+        found.append((_control if is_control else _record)(data, at, end, bounds))
         at = end
     if at != len(data):
         raise Malformed(f"{len(data) - at} bytes follow after {count} records")
     return found
 
 
-def _record(data: bytes, at: int, bounds: Bounds) -> Document:
+def _record(data: bytes, at: int, end: int, bounds: Bounds) -> Document:
     """One record: its lengths and deltas are numbers whose sign is their last bit."""
     record: Document = {}
     delta, at = _number(data, at + 1)
@@ -189,12 +189,14 @@ def _record(data: bytes, at: int, bounds: Bounds) -> Document:
             at = _put(header, "key", data, at)
             at = _put(header, "value", data, at)
             headers.append(header)
+    if at != end:
+        raise Malformed("a record does not have its declared length")
     return record
 
 
-def _control(data: bytes, at: int, bounds: Bounds) -> Document:
+def _control(data: bytes, at: int, end: int, bounds: Bounds) -> Document:
     """A marker of a transaction: its kind, as Kafka writes it into the key."""
-    marker = _record(data, at, bounds)
+    marker = _record(data, at, end, bounds)
     raw: Document = {
         name: marker[name] for name in ("timestampDelta", "offsetDelta") if name in marker
     }
