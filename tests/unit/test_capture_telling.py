@@ -154,6 +154,16 @@ def test_troubles_and_brokers_are_said_once_and_figures_now_and_then() -> None:
     assert teller.lines(later, 12, "disk full") == []
 
 
+def test_what_is_still_to_be_written_is_said_once_and_only_if_it_will_be() -> None:
+    teller, found = StatusReporter(5), counts(pairs=12)
+    assert teller.lines(found, 0, "disk full", is_stopping=True)[1:] == []
+    said = teller.lines(found, 1, None, is_stopping=True)
+    assert said == [
+        "stopping; 2 pairs are still to be written; Ctrl-C again does not wait for that"
+    ]
+    assert teller.lines(found, 2, None, is_stopping=True) == []
+
+
 def test_the_sum_of_the_pairs_comes_out() -> None:
     found = counts(pairs=20, left_out=3, dropped=4, unreadable=1)
     assert (found.waiting, found.lost) == (2, 7)

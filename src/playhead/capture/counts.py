@@ -118,7 +118,7 @@ class StatusReporter:
         if error is not None and error not in self._heard:
             self._heard.add(error)
             lines.append(f"warning: recording has stopped, clients are not affected: {error}")
-        if is_stopping and counts.waiting > 0 and not self._is_stopping:
+        if is_stopping and error is None and counts.waiting > 0 and not self._is_stopping:
             self._is_stopping = True
             rest = f"{counts.waiting:,} pairs are still to be written"
             lines.append(f"stopping; {rest}; Ctrl-C again does not wait for that")
