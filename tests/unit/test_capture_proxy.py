@@ -559,6 +559,7 @@ def test_traffic_goes_on_when_the_writing_process_dies(bench):
     assert len(broker.heard) == counts.pairs == 61
     assert counts.lost == 61 - len(found)
     assert proxy.counts().waiting == 0
+    assert proxy.scribe_error() == "the recorder process has ended", "pairs did not arrive too fast"
 
 
 @pytest.mark.parametrize("point", ["written#3", "full", "numbered"])

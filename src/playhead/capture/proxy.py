@@ -130,7 +130,8 @@ class Proxy:
     def scribe_error(self) -> str | None:
         """Return why recording has stopped; None if it runs."""
         found: str | None = self._told.get("error")
-        if found is None and self.tap.is_broken and not self._is_stopped:
+        has_failed = self._scribe is not None and bool(self._scribe.returncode)
+        if found is None and (has_failed or (self.tap.is_broken and not self._is_stopped)):
             return "the recorder process has ended"
         return found
 
