@@ -218,7 +218,7 @@ class Server:
 
 
 def _received(control: socket.socket) -> bytes:
-    """Return what a forked process says; nothing if it has ended, perhaps before it read what it was told."""
+    """Return what a forked process says; nothing if it has ended, perhaps with unread messages."""
     with contextlib.suppress(ConnectionResetError):
         return control.recv(64)
     return b""
