@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from confluent_kafka.admin import NewPartitions
 
@@ -71,6 +72,33 @@ def test_what_comes_in_is_there_once_over_stops_and_starts(deck: Deck, live: Liv
     again.stop()
     assert numbers(deck, table) == [*range(80)]
     assert whole(again.entries()) == {(topic, 0): (0, 40), (topic, 1): (0, 40)}
+
+
+def test_what_a_restored_database_lacks_is_written_again(deck: Deck, live: Live) -> None:
+    """Also of a partition of which the ledger had nothing yet."""
+    topic, table = deck.topic("laps", 2), deck.table(f"{COLUMNS}, _topic text")
+    it = live(f"kafka:{topic}", f"postgres:{table}", start="earliest").start().reads()
+    first, second = ([lap(n, topic, 2) for n in range(start, 20, 2)] for start in (0, 1))
+    deck.write(first[:5])
+    come(deck, table, 5)
+    ledger, of_it = "playhead_ledger.entries", f"replay = 'live.{it.name}'"
+    with psycopg.connect(deck.database_url, autocommit=True) as database:
+        database.execute(f"CREATE TABLE {table}_then AS TABLE {table}")
+        database.execute(f"CREATE TABLE {table}_ledger AS SELECT * FROM {ledger} WHERE {of_it}")
+        deck.write([*first[5:], *second])
+        come(deck, table, 20)
+        with database.transaction():
+            for name, which in ((table, "true"), (ledger, of_it)):
+                database.execute(f"DELETE FROM {name} WHERE {which}")
+            database.execute(f"INSERT INTO {table} TABLE {table}_then")
+            database.execute(f"INSERT INTO {ledger} TABLE {table}_ledger")
+        assert numbers(deck, table) == [0, 2, 4, 6, 8]
+        deck.write([lap(20, topic, 2)])
+        come(deck, table, 21)
+    assert it.has_said("continuing from there")
+    it.stop()
+    assert numbers(deck, table) == [*range(21)]
+    assert whole(it.entries()) == {(topic, 0): (0, 11), (topic, 1): (0, 10)}
 
 
 def test_a_transform_does_the_same_as_in_a_replay(deck: Deck, live: Live) -> None:
