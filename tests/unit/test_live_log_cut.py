@@ -9,9 +9,9 @@ from playhead import source as sources
 from playhead.errors import Refused, Unavailable
 from playhead.live.lag_watch import Watch
 from playhead.live.log_cut import ReadLog, ReadLogWasCut
-from playhead.live.progress import PipelineProgress
+from playhead.live.progress import LedgerWentBack, PipelineProgress
 from playhead.live.runner import Runner
-from playhead.replay.pipelines import Pipelines
+from playhead.replay.pipelines import RUNNING, Pipelines
 from playhead.source import Bounds, TopicPartition
 from playhead.task.same_topics import SameTopics
 
@@ -110,6 +110,31 @@ def test_a_running_pipeline_stops_there():
     watch._look()
     assert isinstance(watch.refusal, ReadLogWasCut)
     assert watch.lag is None
+
+
+def test_a_target_that_lost_commits_is_noticed_before_the_next_record():
+    standing = PipelineProgress({HERE: 10}, {HERE: 10})
+    log = Elected({HERE: 3}, {HERE: 10})
+    read = read_log(log, {HERE: (10, 3)})
+    watch = Watch(log, standing, lambda _: None, print, SameTopics("live.p", None), read)  # type: ignore[arg-type]
+    ends = {HERE: 7}
+    watch.ledger = lambda: ends
+    watch._look()
+    assert watch.objection() is None, "it has not begun to read"
+    standing.state = RUNNING
+    watch._look()
+    assert isinstance(watch.objection(), LedgerWentBack)
+    assert watch.objection() is None, "once"
+    ends[HERE] = 12
+    watch._look()
+    assert watch.objection() is None, "another round was committed meanwhile"
+
+    def is_away() -> None:
+        raise Unavailable("no database answers")
+
+    watch.ledger = is_away  # type: ignore[assignment]
+    watch._look()
+    assert watch.objection() is None
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"read":[[1]]}', '{"read":1}', "[" * 9_999])

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from threading import Event, Thread
 from typing import Any
 
 from playhead.errors import PlayheadError, Unavailable
 from playhead.live.backoff import RepeatedNotice
 from playhead.live.log_cut import ReadLog, ReadLogWasCut
-from playhead.live.progress import PipelineProgress
+from playhead.live.progress import LedgerWentBack, PipelineProgress, went_back
 from playhead.replay.pipelines import RUNNING
-from playhead.source import Source
+from playhead.source import Source, TopicPartition
 from playhead.task.same_topics import SameTopics
 from playhead.terms import OtherTerms
 
@@ -37,6 +37,9 @@ class Watch:
         self.lag: int | None = None
         self.refusal: OtherTerms | ReadLogWasCut | None = None
         """Why the pipeline must stop: a topic was replaced, or lost records."""
+        self.ledger: Callable[[], Mapping[TopicPartition, int]] | None = None
+        """Returns where the target's ledger ends; None if that is not asked while no records come."""
+        self._went_back: LedgerWentBack | None = None
         self.unread: Callable[[], Collection[str]] = tuple
         """Returns the topics of the source that were created after the start."""
         self._is_over = Event()
@@ -53,6 +56,11 @@ class Watch:
         self._is_over.set()
         self._thread.join(_NOTE_EVERY_S)
         self.note()
+
+    def objection(self) -> BaseException | None:
+        """Return why the pipeline must stop, or once why it must look at its ledger again."""
+        found, self._went_back = self._went_back, None
+        return self.refusal or found
 
     def note(self) -> None:
         """Store the present status."""
@@ -84,6 +92,7 @@ class Watch:
             self._read.confirm(dict(self._standing.at))
             self.lag = self._standing.lag(self._source.bounds())
             self._name_unread()
+            self._confirm_ledger()
         except Unavailable as exc:
             self.lag = None
             if self._told.is_time():
@@ -100,6 +109,14 @@ class Watch:
         if self._told.lasted_s():
             self._say(f"the broker is back after {self._told.lasted_s():.0f} s")
         self._told.start_over()
+
+    def _confirm_ledger(self) -> None:
+        """Notice a target that lost commits before the next record comes, whose round would notice it."""
+        if self.ledger is None or self._standing.state != RUNNING:
+            return
+        committed = dict(self._standing.committed)  # First: the ledger may grow meanwhile.
+        with suppress(PlayheadError):  # The next round meets the same error, and waits.
+            self._went_back = went_back(committed, self.ledger())
 
     def _name_unread(self) -> None:
         """Name each topic once that this start does not read."""

@@ -23,6 +23,16 @@ class LedgerWentBack(Exception):
         )
 
 
+def went_back(
+    committed: Mapping[TopicPartition, int], ledger: Mapping[TopicPartition, int]
+) -> LedgerWentBack | None:
+    """Return what a ledger lacks of what was committed; None if it has all of it."""
+    for place, end in committed.items():
+        if (found := ledger.get(place, 0)) < end:
+            return LedgerWentBack(place, committed=end, found=found)
+    return None
+
+
 @dataclass(slots=True)
 class PipelineProgress:
     """Written by the thread of the rounds, read by all."""
@@ -65,9 +75,8 @@ class PipelineProgress:
 
     def follow(self, ledger: Mapping[TopicPartition, int]) -> None:
         """Continue from the ledger's end, which may include commits whose answer was lost."""
-        for place, committed in self.committed.items():
-            if ledger.get(place, 0) < committed:
-                raise LedgerWentBack(place, committed=committed, found=ledger.get(place, 0))
+        if (found := went_back(self.committed, ledger)) is not None:
+            raise found
         for place, end in ledger.items():
             self.at[place] = max(self.at.get(place, 0), end)
             self.committed[place] = end

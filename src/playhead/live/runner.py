@@ -12,6 +12,7 @@ from playhead.config.guards import Consent, CopiedBefore
 from playhead.errors import PlayheadError, Refused, Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
+from playhead.inventory import Inventory
 from playhead.kafka.read.source import KafkaSource
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.group_progress import MovingGroup
@@ -25,6 +26,7 @@ from playhead.live.start_offsets import (
     StartOffsets,
     beginning,
     first_starts,
+    ledger_ends,
     refuse_forgotten,
     topics_of,
 )
@@ -105,6 +107,8 @@ class Runner:
             Watch(source, standing, note, self._tell, SameTopics(self._id, source), read) as watch,
         ):
             watch.unread = self._unread_topics
+            if isinstance(both.target, Inventory):  # The ledger of topics has no such short answer.
+                watch.ledger = lambda: ledger_ends(both.target.entries(self._id))
             group.move(standing.at)
             engine = self.planned.engine
             stop_file = self.pipelines.journal.stop_file(self._id)
@@ -118,7 +122,7 @@ class Runner:
                 group.move,
                 engine.slots,
                 self._first_start,
-                lambda: watch.refusal,
+                watch.objection,
             )
             Queries(ground, engine, self._stream_folder).play()
         if not self._is_stopped():  # A stop does not wait for brokers.
