@@ -243,3 +243,17 @@ def test_zeros_without_an_end_behind_a_packed_file_are_not_read(tmp_path: Path) 
     os.truncate(file, 1 << 40)
     with pytest.raises(NoSnapshot, match=r"more than 1,048,576 zeros"), opened(file) as content:
         content.read()
+
+
+@pytest.mark.parametrize("begin", ['{"a":"', "{}", " ", "{"])
+def test_a_line_that_is_too_long_is_not_called_cut_off(
+    begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is complete, and another recording of it would be as long; it is not parsed in part either."""
+    monkeypatch.setattr(json_documents, "LONGEST", 1 << 20)
+    text = begin.ljust((1 << 20) + 10) + '"}\n{"b":1}\n'
+    long, short = json_documents.documents(BytesIO(text.encode()))
+    assert isinstance(long, json_documents.Unread)
+    assert long.reason == "a line longer than 1 MB"
+    assert isinstance(short, json_documents.Document)
+    assert (short.line, short.held) == (2, {"b": 1})

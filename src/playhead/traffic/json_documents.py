@@ -63,7 +63,9 @@ def documents(
             lines.put_back(raw)
             yield from _markdown(lines)
             return
-        if not text:
+        if lines.is_too_long:
+            yield Unread(number, f"a line longer than {LONGEST >> 20} MB")
+        elif not text:
             yield Unread(number, None)
         elif text == b"{":
             yield _pretty(lines, number, at, raw)
@@ -77,6 +79,8 @@ class _Lines:
     def __init__(self, file: BinaryIO, at: int) -> None:
         self._file, self.at, self.number = file, at, 1
         self._before, self._again = at, b""
+        self.is_too_long = False
+        """Whether the last line was longer than what was read of it."""
 
     def put_back(self, raw: bytes) -> None:
         """Return the last line again from the next call of `next`."""
@@ -85,6 +89,7 @@ class _Lines:
         self.number -= 1
 
     def next(self) -> bytes | None:
+        self.is_too_long = False
         if self._again:
             raw, self._again = self._again, b""
             self._before, self.at = self.at, self._before
@@ -98,6 +103,7 @@ class _Lines:
 
     def _skip_rest(self) -> None:
         while more := self._file.readline(1 << 20):
+            self.is_too_long = True
             self.at += len(more)
             if more.endswith(b"\n"):
                 return
@@ -132,8 +138,6 @@ def _single(number: int, at: int, raw: bytes, text: bytes) -> Document | Unread:
     held = parsed(text)
     if isinstance(held, str):
         is_cut = not raw.endswith(b"\n") and text[:1] == b"{"
-        if len(raw) == LONGEST:
-            held = f"a line longer than {LONGEST >> 20} MB"
         return Unread(number, f"the last line is cut off: {held}" if is_cut else held)
     return Document(number, at, raw, held)
 
