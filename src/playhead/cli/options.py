@@ -198,8 +198,6 @@ def _extra(row: Option | Argument) -> str:
         extra.append(f"default: {row.default}")
     if row.bounds:
         extra.append(row.bounds)
-    if row.required and isinstance(row, Option):
-        extra.append("required")
     return f"  [{'; '.join(extra)}]" if extra else ""
 
 
