@@ -257,7 +257,7 @@ def test_half_a_character_in_a_form_is_a_record(tmp_path: Path) -> None:
 
 def test_what_is_no_har_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.har").write_text("{}")
-    with pytest.raises(NoSnapshot, match="it is not a valid HAR"):
+    with pytest.raises(NoSnapshot, match="it cannot be read as a HAR"):
         TrafficSource("har", str(tmp_path / "x.har")).bounds()
 
 

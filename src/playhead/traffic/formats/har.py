@@ -30,7 +30,7 @@ def scan(snapshot: Snapshot) -> Catalog:
     try:
         entries = _entries(data)
     except (ValueError, RecursionError) as exc:
-        raise NoSnapshot(name, reason=f"it is not a valid HAR: {exc}") from exc
+        raise NoSnapshot(name, reason=f"it cannot be read as a HAR: {exc}") from exc
     found: list[Entry] = []
     for number, each in enumerate(entries):
         catalog.count("requests")
