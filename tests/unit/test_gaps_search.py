@@ -286,6 +286,8 @@ def test_a_common_ledger_names_the_replays_and_pipelines_of_all_machines(monkeyp
     target.begin("elsewhere", (60, 100), places={TOPIC: Whereto("other", "made once")})
     target.begin("before", (60, 100), topics={TOPIC: "id-0"})
     target.begin("of-others", (60, 100), topics={"others": "id-1"})
+    # A redrive goes to the topics that the dead letters name, and its terms name none.
+    target.begin("redrive", (60, 100), places={})
     told = by_ledger(target, to="kafka:t")
     assert (told.slices, told.by) == (runs((60, 100)), "the ledger of r1, live.cars")
     assert [note.code for note in told.notes] == ["only-ledger"]

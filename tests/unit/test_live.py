@@ -187,6 +187,8 @@ def test_the_ledger_decides_then_what_was_written_down_then_all_there_is():
     # It began before: a partition of which nobody knows anything is new, and read wholly.
     assert begun(pipeline=PIPELINE) == {PLACE: 7, OTHER: 0}
     assert begun(entry(0, 9), pipeline=PIPELINE) == {PLACE: 9, OTHER: 0}
+    # A restored target lacks what the group has seen of a partition that was added while the pipeline ran.
+    assert begun(entry(0, 9), pipeline=PIPELINE, group={OTHER: 15}) == {PLACE: 9, OTHER: 0}
     # Its folder is lost, and the group still knows where it stood in what the ledger does not have.
     assert begun(entry(0, 9), group={PLACE: 3, OTHER: 15}) == {PLACE: 9, OTHER: 15}
 
@@ -265,7 +267,7 @@ def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():
 
 def test_what_is_committed_is_stored_while_a_pipeline_runs(tmp_path, monkeypatch):
     pipelines, standing = Pipelines(tmp_path), PipelineProgress({PLACE: 0}, {PLACE: 7})
-    watch, planned = SimpleNamespace(), MagicMock()
+    watch, planned = SimpleNamespace(objection=None), MagicMock()
     # A killed pipeline has no end at which it could store this: the watch does, with each status.
     monkeypatch.setattr(
         "playhead.live.runner.Watch",

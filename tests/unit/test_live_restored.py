@@ -9,13 +9,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from playhead.errors import Refused
+from playhead.errors import Refused, Unavailable
 from playhead.inventory import HeldOffsets
 from playhead.ledger import Entry
+from playhead.live.lost_entries import SecondRowsUnknown
 from playhead.live.progress import PipelineProgress
 from playhead.live.query_loop import Queries
 from playhead.live.runner import Runner
-from playhead.live.start_offsets import StartOffsets
+from playhead.live.start_offsets import Expired, StartOffsets
 from playhead.record import Slice
 from playhead.replay.pipelines import Pipeline, Pipelines
 from playhead.source import Bounds
@@ -96,11 +97,46 @@ def test_a_partition_that_the_ledger_lacks_is_read_from_its_first_start() -> Non
     assert standing.committed == {FIRST: 40}
 
 
-def test_what_was_dropped_is_not_read_again() -> None:
+def test_what_was_dropped_behind_lost_commits_is_read_again_with_them() -> None:
+    standing = PipelineProgress({FIRST: 50, SECOND: 60, NEW: 9}, {FIRST: 50, SECOND: 60})
+    for dropped in ([Slice("laps", 1, 60, 70)], [Slice("laps", 2, 3, 9)]):
+        standing.give_up(dropped)
+    asked = queries(standing, Entry(Slice("laps", 0, 5, 55), 50, 50), starts={"0": 5})
+    asked._look_again()
+    assert standing.at == {FIRST: 55, SECOND: 3, NEW: 9}, "of the others nothing was lost"
+    assert standing.lost == [Slice("laps", 2, 3, 9)]
+    # A start that follows a kill would continue from the group.
+    asked.ground.move_group.assert_called_once_with(standing.at)
+
+
+def test_lost_commits_that_have_expired_from_the_log_are_said() -> None:
+    """The engine would only say that it cannot read there."""
     standing = PipelineProgress({FIRST: 50, SECOND: 60}, {FIRST: 50, SECOND: 60})
-    standing.give_up([Slice("laps", 1, 60, 70)])
-    queries(standing, starts={"0": 5})._look_again()
-    assert standing.at == {FIRST: 5, SECOND: 70, NEW: 3}
+    left = Entry(Slice("laps", 0, 0, 2), 2, 2), Entry(Slice("laps", 1, 0, 60), 60, 60)
+    asked = queries(standing, *left, starts={"0": 0})
+    asked.ground.wish.accept_loss = False
+    with pytest.raises(Expired, match=r"1 offsets expired .*laps:0:2-3"):
+        asked._look_again()
+    asked.ground.wish.accept_loss = True
+    asked._look_again()
+    assert standing.at == {FIRST: 3, SECOND: 60, NEW: 3}
+    said = [call.args[0] for call in asked.ground.say.call_args_list]
+    assert "LOST laps:0:2-3: expired before it was read" in said
+
+
+def test_a_table_that_does_not_answer_is_not_asked_for_ever() -> None:
+    class Slow(Held):
+        def held_offsets(self, *_: Any, **__: Any) -> HeldOffsets:
+            raise Unavailable("canceling statement due to statement timeout")
+
+    standing = PipelineProgress({FIRST: 50, SECOND: 60}, {FIRST: 50, SECOND: 60})
+    asked = queries(standing, starts={"0": 5}, target=Slow())
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            asked._look_again()
+    with pytest.raises(SecondRowsUnknown, match="statement timeout"):
+        asked._look_again()
+    assert standing.at == {FIRST: 50, SECOND: 60}
 
 
 def went_back(target: Held, rule: str | None = None) -> PipelineProgress:
@@ -125,10 +161,20 @@ def test_rows_that_are_gone_too_are_written_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("skipped", "kept"), [({}, {"0": 7, "1": 9}), ({FIRST: (7, 60)}, {"0": 60, "1": 9})]
+    ("skipped", "entries", "kept"),
+    [
+        ({}, (), {"0": 7, "1": 9}),
+        ({FIRST: (7, 60)}, (), {"0": 60, "1": 9}),
+        # It was added while the pipeline ran, and the ledger has all of it.
+        ({}, (Entry(Slice("laps", 1, 3, 9), 6, 6),), {"0": 7, "1": 3}),
+    ],
 )
 def test_the_first_start_stays_written_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skipped: Any, kept: dict[str, int]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    skipped: Any,
+    entries: tuple[Entry, ...],
+    kept: dict[str, int],
 ) -> None:
     pipelines = Pipelines(tmp_path)
     begun = StartOffsets({FIRST: 60, SECOND: 9}, {FIRST: 60}, skipped)
@@ -141,6 +187,7 @@ def test_the_first_start_stays_written_down(
     known = replace(PIPELINE, starts={"laps": {"0": 7}})
     both = MagicMock()
     both.target.prepare.return_value = ()
+    both.target.entries.return_value = entries
     runner._begin(both, replace(PIPELINE, starts=known.starts), known)
     found = pipelines.get("p")
     assert found is not None

@@ -257,3 +257,20 @@ def test_a_line_that_is_too_long_is_not_called_cut_off(
     assert long.reason == "a line longer than 1 MB"
     assert isinstance(short, json_documents.Document)
     assert (short.line, short.held) == (2, {"b": 1})
+
+
+def test_nor_is_one_in_a_document_of_many_lines_or_in_a_recording(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(json_documents, "LONGEST", 1 << 20)
+    spaces = " " * (1 << 20)
+    pretty = f'{{\n}}{spaces}{{"a":1}}\n{{"b":1}}\n'
+    long, short = json_documents.documents(BytesIO(pretty.encode()))
+    assert isinstance(long, json_documents.Unread)
+    assert (long.reason, long.lines) == ("a line longer than 1 MB", 2)
+    assert isinstance(short, json_documents.Document)
+    assert (short.line, short.held) == (3, {"b": 1})
+    recording = f'### REQUEST ###\n### INTERNAL ###\njson: {{"a":1}}{spaces}x\n'
+    [long] = json_documents.documents(BytesIO(recording.encode()))
+    assert isinstance(long, json_documents.Unread)
+    assert (long.line, long.reason) == (3, "a line longer than 1 MB")

@@ -181,8 +181,12 @@ def _terms_now(target: Target, facts: SourceFacts) -> Terms:
 
 
 def _leads_there(kept: Terms, now: Terms) -> bool:
-    """Whether a replay or pipeline, perhaps of another machine, goes from these topics to these."""
-    return not kept.topics.keys().isdisjoint(now.topics) and not differing_ends(kept, now)
+    """Whether a replay or pipeline, perhaps of another machine, goes from these topics to these.
+
+    A redrive goes to the topics that its records name; its terms have no places.
+    """
+    common = kept.topics.keys() & now.topics.keys()
+    return bool(common) and common <= kept.places.keys() and not differing_ends(kept, now)
 
 
 def _known_terms(

@@ -23,6 +23,19 @@ class OnlyEntriesLost(Refused):
         )
 
 
+class SecondRowsUnknown(Refused):
+    """The ledger lost entries of a pipeline, and the table does not tell whether it has their rows."""
+
+    def __init__(self, name: str, *, reason: str) -> None:
+        self.name, self.reason = name, reason
+        super().__init__(
+            f"the ledger of pipeline {name} lost entries, and it is unknown whether the table still has their "
+            f"rows: {reason}",
+            hint="give the table an index on _partition and _offset, or the user more time (statement_timeout); "
+            "--on-conflict makes rows that come twice harmless",
+        )
+
+
 def refuse_second_rows(
     wish: PipelineSpec,
     target: Target,

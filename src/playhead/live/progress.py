@@ -81,6 +81,16 @@ class PipelineProgress:
             self.at[place] = max(self.at.get(place, 0), end)
             self.committed[place] = end
 
+    def read_again(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Continue from earlier offsets; what was given up behind them is read, too."""
+        back = [
+            Slice(*place, at, end)
+            for place, at in starts.items()
+            if at < (end := self.at.get(place, at))
+        ]
+        self.lost = remaining(self.lost, back)
+        self.at |= starts
+
     def give_up(self, slices: Sequence[Slice]) -> None:
         """Continue after offsets that could not be written."""
         for each in slices:

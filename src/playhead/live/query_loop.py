@@ -12,10 +12,10 @@ from playhead.errors import PlayheadError, Unavailable
 from playhead.host.clock import Backoff, sleep_unless
 from playhead.host.faults import abort_point
 from playhead.live.backoff import RepeatedNotice, server_backoff
-from playhead.live.lost_entries import refuse_second_rows
+from playhead.live.lost_entries import SecondRowsUnknown, refuse_second_rows
 from playhead.live.progress import LedgerWentBack
 from playhead.live.round_loop import Engine, PipelineContext, Rounds
-from playhead.live.start_offsets import ledger_ends, topics_of
+from playhead.live.start_offsets import Expired, ledger_ends, told_of_loss, topics_of
 from playhead.replay.engine import Engine as Sessions
 from playhead.replay.pipelines import RUNNING, WAITING, pipeline_id
 from playhead.source import Bounds, TopicPartition
@@ -40,6 +40,7 @@ class Queries:
     folder: Path
     """The folder of Spark's checkpoint."""
     _strikes: int = 0
+    _unanswered: int = 0
     _told: RepeatedNotice = field(default_factory=RepeatedNotice)
     _backoff: Backoff = field(default_factory=server_backoff)
 
@@ -104,10 +105,13 @@ class Queries:
             standing.follow(ledger)
         except LedgerWentBack as exc:
             again = self._again(ledger, bounds)
-            refuse_second_rows(ground.wish, ground.ends.target, standing.committed, again)
+            self._refuse_second_rows(again)
             ground.say(f"{exc}; continuing from there")
-            standing.at |= again
-            standing.committed = dict(ledger)
+            standing.read_again(again)
+            standing.committed = {}
+            standing.follow(ledger)
+            # Or a start that this machine does not survive to see would continue from the group's old offsets.
+            ground.move_group(standing.at)
         for place, held in bounds.items():
             standing.at.setdefault(place, held.earliest)
         ground.hold.renew()
@@ -115,16 +119,35 @@ class Queries:
     def _again(
         self, ledger: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds]
     ) -> dict[TopicPartition, int]:
-        """Return where each partition continues after the ledger went back."""
-        given_up = {
-            (each.topic, each.partition): each.to_offset for each in self.ground.standing.lost
-        }
+        """Return where each partition continues of which the ledger lost entries."""
+        ground = self.ground
         again: dict[TopicPartition, int] = {}
-        for place, held in bounds.items():
+        gone: dict[TopicPartition, tuple[int, int]] = {}
+        for place, committed in ground.standing.committed.items():
+            if ledger.get(place, 0) >= committed or place not in bounds:
+                continue
             # A partition of which the ledger has nothing left is read again from where it began.
-            at = ledger.get(place, self.ground.first_start(place))
-            again[place] = max(held.earliest if at is None else at, given_up.get(place, 0))
+            at, earliest = ledger.get(place, ground.first_start(place)), bounds[place].earliest
+            if at is not None and at < earliest:
+                gone[place] = (at, earliest)
+            again[place] = max(at or 0, earliest)
+        if gone and not ground.wish.accept_loss:
+            raise Expired(ground.wish.name, gone)
+        for place, lost in gone.items():
+            ground.say(told_of_loss(place, lost))
         return again
+
+    def _refuse_second_rows(self, again: Mapping[TopicPartition, int]) -> None:
+        """Refuse what would write rows twice; the ledger has just answered, so the table is not waited for."""
+        ground = self.ground
+        try:
+            refuse_second_rows(ground.wish, ground.ends.target, ground.standing.committed, again)
+        except Unavailable as exc:
+            self._unanswered += 1
+            if self._unanswered < _MOST_STRIKES:
+                raise
+            raise SecondRowsUnknown(ground.wish.name, reason=str(exc)) from exc
+        self._unanswered = 0
 
     def _confirm_topics(self) -> None:
         """Refuse to start at the offsets of a topic that was created again."""

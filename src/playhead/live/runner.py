@@ -28,6 +28,7 @@ from playhead.live.start_offsets import (
     first_starts,
     ledger_ends,
     refuse_forgotten,
+    told_of_loss,
     topics_of,
 )
 from playhead.live.target_lock import TargetLock
@@ -218,18 +219,19 @@ class Runner:
         ):
             self._tell(note.text)
         abort_point("live.prepared")
+        entries = both.target.entries(self._id)
         begun = beginning(
             self.wish,
             topics_of(both.source),
             known,
-            both.target.entries(self._id),
+            entries,
             now_ns=time.time_ns(),
             timezone=self.planned.configuration.get("timezone") or "UTC",
         )
         self._refuse_cut(both, begun)
         self._refuse_copied(both, begun)
         starts: dict[str, dict[str, int]] = {}
-        for (topic, number), at in first_starts(begun, known).items():
+        for (topic, number), at in first_starts(begun, known, entries).items():
             starts.setdefault(topic, {})[str(number)] = at
         self.pipelines.keep(replace(mark, starts=starts))
         self._note_committed(begun.committed)
@@ -274,8 +276,8 @@ class Runner:
     def _tell_beginning(self, begun: StartOffsets, known: Pipeline | None) -> None:
         from playhead.spark.stream import last_ends
 
-        for (topic, number), (start, end) in begun.skipped.items():
-            self._tell(f"LOST {topic}:{number}:{start}-{end}: expired before it was read")
+        for place, lost in begun.skipped.items():
+            self._tell(told_of_loss(place, lost))
         if not begun.committed:
             where = f"from {self.wish.start}" if known is None else "at its first start"
             self._tell(f"the ledger is empty; starting {where}")

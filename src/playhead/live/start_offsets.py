@@ -38,6 +38,11 @@ class Expired(Refused):
         )
 
 
+def told_of_loss(place: TopicPartition, lost: tuple[int, int]) -> str:
+    """Return the line about expired records whose loss was accepted."""
+    return f"LOST {place[0]}:{place[1]}:{lost[0]}-{lost[1]}: expired before it was read"
+
+
 class BeyondTheEnd(Refused):
     """The ledger is ahead of the log."""
 
@@ -75,12 +80,22 @@ class StartOffsets:
     """Offsets whose loss was accepted."""
 
 
-def first_starts(begun: StartOffsets, known: Pipeline | None) -> dict[TopicPartition, int]:
-    """Return where each partition first began, or last after a loss: its entries may vanish from the ledger."""
+def first_starts(
+    begun: StartOffsets, known: Pipeline | None, entries: Iterable[Entry]
+) -> dict[TopicPartition, int]:
+    """Return where each partition first began, or last after a loss: its entries may vanish from the ledger.
+
+    Of a partition that was added while the pipeline ran, only the ledger tells.
+    """
+    oldest: dict[TopicPartition, int] = {}
+    for slice_ in (entry.slice for entry in entries):
+        oldest[slice_.place] = min(slice_.from_offset, oldest.get(slice_.place, slice_.from_offset))
 
     def first(place: TopicPartition, at: int) -> int:
-        then = known.start(place) if known is not None and place not in begun.skipped else None
-        return at if then is None else then
+        if place in begun.skipped:
+            return at
+        noted = known.start(place) if known is not None else None
+        return oldest.get(place, at) if noted is None else noted
 
     return {place: first(place, at) for place, at in begun.starts.items()}
 
@@ -161,11 +176,16 @@ def decided(
 def _start(
     place: TopicPartition, held: Bounds, known: KnownOffsets, first: Mapping[TopicPartition, int]
 ) -> int:
-    """Return the start from the ledger, else from the first start; a new partition is read from its beginning."""
+    """Return the start from the ledger, else from the first start; a new partition is read from its beginning.
+
+    The group is only asked where this machine has never run the pipeline: its offsets may be of records that a
+    restored target lacks.
+    """
     if known.is_new:
         return first.get(place, held.earliest)
-    noted = known.pipeline.start(place) if known.pipeline is not None else None
-    for found in (known.ledger.get(place), noted, known.group.get(place)):
+    mark = known.pipeline
+    noted = known.group.get(place) if mark is None else mark.start(place)
+    for found in (known.ledger.get(place), noted):
         if found is not None:
             return found
     return held.earliest

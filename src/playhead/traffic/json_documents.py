@@ -64,7 +64,7 @@ def documents(
             yield from _markdown(lines)
             return
         if lines.is_too_long:
-            yield Unread(number, f"a line longer than {LONGEST >> 20} MB")
+            yield Unread(number, _too_long())
         elif not text:
             yield Unread(number, None)
         elif text == b"{":
@@ -109,9 +109,13 @@ class _Lines:
                 return
 
 
+def _too_long() -> str:
+    return f"a line longer than {LONGEST >> 20} MB"
+
+
 def _markdown(lines: _Lines) -> Iterator[Document | Unread]:
     """Yield the pair of a recording. A body may look like the section INTERNAL; the last section counts."""
-    is_internal, pair = False, None
+    is_internal, pair, is_too_long = False, None, False
     while True:
         number, at = lines.number, lines.at
         raw = lines.next()
@@ -125,11 +129,12 @@ def _markdown(lines: _Lines) -> Iterator[Document | Unread]:
                     pair[0], "an INTERNAL section that is not the last section of its file", 0
                 )
             pair, is_internal = (number, at + len(_JSON), raw.removeprefix(_JSON)), False
+            is_too_long = lines.is_too_long
     count = lines.number - 1
     if pair is None:
         yield Unread(1, "there is no section INTERNAL with the pair as JSON", count)
         return
-    found = _single(*pair, pair[2].strip())
+    found = Unread(pair[0], _too_long()) if is_too_long else _single(*pair, pair[2].strip())
     found.lines = count
     yield found
 
@@ -153,6 +158,8 @@ def _pretty(lines: _Lines, number: int, at: int, first: bytes) -> Document | Unr
             return Unread(number, "the document has no end", count)
         whole += raw
         count += 1
+        if lines.is_too_long:
+            return Unread(number, _too_long(), count)
         if raw[:1] == b"}":
             break
     held = parsed(bytes(whole.strip().removesuffix(b",")))

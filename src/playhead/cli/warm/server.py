@@ -143,8 +143,10 @@ class Server:
                 do(theirs, tag or new_tag)
                 code = 0
             except BaseException:  # noqa: BLE001  what is behind it ends the other processes and the JVM
-                traceback.print_exc()
-            os._exit(code)
+                with contextlib.suppress(OSError):
+                    traceback.print_exc()
+            finally:
+                os._exit(code)
         theirs.close()
         self._processes[pid] = _Process(
             ours, new_tag, time.monotonic(), is_for_commands=tag is None
