@@ -220,7 +220,7 @@ class Server:
 
 
 def _received(control: socket.socket) -> bytes:
-    """Return what a forked process says; nothing if it has ended, perhaps with unread messages."""
+    """Return what a forked process says; nothing if it has ended, perhaps with unread bytes."""
     with contextlib.suppress(ConnectionResetError):
         return control.recv(64)
     return b""
