@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin import clients
-from playhead.kafka.write.transactions import RecordColumns, Transactions
+from playhead.kafka.write.transactions import RecordColumns, TransactionLost, Transactions
 
 
 class Crowded:
@@ -60,3 +62,33 @@ def test_a_full_queue_loses_no_record_and_repeats_none(count, rooms, has_headers
     ]
     assert all(hear is None for hear in producer.heard[:-1]), "a callback for each costs a third"
     assert producer.heard[-1] is not None
+
+
+class Failing(Crowded):
+    """Its records fail while they are sent, and leave the queue before it is flushed."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def begin_transaction(self) -> None: ...
+
+    def flush(self, _: float) -> int:
+        return 0
+
+    def poll(self, _: float) -> None:
+        for hear in self.heard:
+            if hear is not None:
+                hear(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), None)
+        self.heard.clear()
+
+
+def test_a_record_that_failed_before_the_flush_is_not_taken_for_acknowledged(monkeypatch):
+    producer = Failing([])
+    producer.room = 9
+    monkeypatch.setattr(clients, "make_producer", lambda *_, **__: producer)
+    transactions = Transactions(KafkaConnection("127.0.0.1:1"), "r", "r-0")
+    transactions.begin()
+    columns = RecordColumns("copy", 0, [0], [1], [b"k"], [b"v"], None)
+    transactions.send(columns, lambda _: None)
+    with pytest.raises(TransactionLost, match="flush"):
+        transactions.flush()

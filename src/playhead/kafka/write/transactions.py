@@ -208,8 +208,9 @@ class Transactions:
     def flush(self) -> None:
         """Return when everything that was sent is acknowledged."""
         deadline = time.monotonic() + _FLUSH_WITHIN_S
-        left = before = len(self._producer)
-        while left:
+        before = len(self._producer)
+        while before or self.is_open:
+            # Also if nothing is left: a failed record may have left the queue while others were sent.
             with self._translated("flush"):
                 left = self._producer.flush(_LOOK_EVERY_S)
                 if left < before:
@@ -219,7 +220,9 @@ class Transactions:
                 if self._failed is not None:
                     # A timeout becomes an error of the transaction only at its commit.
                     raise KafkaException(self._failed)
-            if left and time.monotonic() > deadline:
+            if not left:
+                return
+            if time.monotonic() > deadline:
                 self.is_lost = True
                 raise TransactionLost(
                     self.transactional_id,
