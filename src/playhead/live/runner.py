@@ -109,6 +109,7 @@ class Runner:
         ):
             watch.unread = self._unread_topics
             if isinstance(both.target, Inventory):  # The ledger of topics has no such short answer.
+                # By a new connection each time: after a failover, the former server may answer on an old one.
                 watch.ledger = lambda: ledger_ends(both.target.entries(self._id))
             group.move(standing.at)
             engine = self.planned.engine
