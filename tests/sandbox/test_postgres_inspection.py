@@ -333,6 +333,25 @@ class TestSeveralTopics:
         assert len(found) == (told is not None)
         assert told is None or told in found[0]
 
+    @pytest.mark.parametrize("is_there", [True, False])
+    @pytest.mark.parametrize(
+        ("rule", "last", "told"), [("newer", 3, True), ("newer", 1, False), ("update", 3, False)]
+    )
+    def test_the_plan_says_that_newer_compares_whole_rows(
+        self, sandbox: Endpoints, schema: str, rule: Any, last: int, told: bool, is_there: bool
+    ) -> None:
+        if is_there:
+            columns = "x int PRIMARY KEY, a int, b int, _timestamp timestamptz"
+            Table.made(sandbox.database_url, schema, columns, "both")
+        values = [{"x": 1, "a": 1}, {"x": 2, "b": 1}, {"X" if is_there else "x": 1, "a": 2}]
+        given = [Records.of([record(n, value) for n, value in enumerate(values[:last])])]
+        options: dict[str, Any] = {"key": ("x",), "on_conflict": rule, "create": True}
+        target = PostgresTarget(sandbox.database_url, f"{schema}.both", **options)
+        made = target.inspect(InspectRequest(SourceFacts("elsewhere", {}), {"cars": 1}, given))
+        found = [note.text for note in made.notes if note.code == "target-partial-records"]
+        assert len(found) == told
+        assert not told or "lack a, b;" in found[0]
+
     def test_what_a_schema_says_of_a_field_of_both(self, sandbox: Endpoints, schema: str) -> None:
         kinds = {"a": {"x": "integer", "y": "date"}, "b": {"x": "text", "z": "uuid"}}
         target = PostgresTarget(sandbox.database_url, f"{schema}.both", create=True)

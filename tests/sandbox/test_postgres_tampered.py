@@ -438,6 +438,24 @@ class TestOneKeyInSeveralPartitions:
         table.run("UPDATE {table} SET v = 'a'" + (", _partition = 0" if columns == PLACED else ""))
         assert played.told() == (0, 3, 0)
 
+    @pytest.mark.parametrize("rule", ["update", "newer"])
+    def test_columns_that_only_other_partitions_name_are_compared_too(
+        self, sandbox: Endpoints, schema: str, rule: Any
+    ) -> None:
+        columns = f"{PLACED}, w text, x text DEFAULT 'own'"
+        table = Table.made(sandbox.database_url, schema, columns, on_conflict=rule)
+        named = [{"id": 1, "w": "a"}, {"id": 1, "v": "b"}, {"id": 2, "v": "c"}, {"id": 2, "v": "d"}]
+        played = Played(table)
+        for n, value in enumerate(named):
+            row = record(5 + n, value, partition=n % 2, ms=NOON_MS + n)
+            played.slices.append((table.commit([row]), [row]))
+        assert table.rows("v, w, x") == [("b", "a", "own"), ("d", None, "own")]
+        assert played.told() == (4, 0, 0)
+        for changed in ("'z'", "NULL"):
+            table.run(f"UPDATE {{table}} SET w = {changed} WHERE id = 1")
+            assert played.told() == (2, 0, 2)
+        assert played.kinds() == [("unknown", 5 if rule == "update" else 6)]
+
 
 @pytest.mark.parametrize(
     "change",

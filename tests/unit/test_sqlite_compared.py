@@ -106,6 +106,19 @@ def test_each_record_of_a_good_replay_is_the_same(tmp_path: Path, rule: str) -> 
     assert target.compares_in_order(["t"])
 
 
+@pytest.mark.parametrize("changed", ["y = 'evil'", "y = NULL"])
+def test_columns_that_only_another_partition_names_are_compared_too(
+    tmp_path: Path, changed: str
+) -> None:
+    given = slices_of([{"id": 1, "y": "first"}, {"id": 2}])
+    given = {**given, **slices_of([{"id": 1, "x": "second"}], partition=1)}
+    target = table(tmp_path, "update")
+    replayed(target, given)
+    assert told(verified(target, given)) == (3, 0, 0)
+    rows(tmp_path / "a.db", f"UPDATE t SET {changed} WHERE id = 1")
+    assert told(verified(target, given)) == (1, 0, 2)
+
+
 @pytest.mark.parametrize("rule", ["update", "ignore"])
 @pytest.mark.parametrize("offset", [999, -1, 4, 1, "'x'", "NULL"])
 def test_a_row_that_claims_another_offset_is_no_excuse(

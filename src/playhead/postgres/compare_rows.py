@@ -14,10 +14,11 @@ from playhead.postgres.final_rows import (
     FinalRows,
 )
 from playhead.postgres.ledger import Ledger
-from playhead.postgres.merge_sql import AT, named
+from playhead.postgres.merge_sql import AT, REPLACING, named
 from playhead.postgres.session import Row, Session, literal
 from playhead.postgres.wanted_rows import (
     APART,
+    BITS,
     checksum,
     differing,
     has_place,
@@ -33,12 +34,12 @@ from playhead.task.tally import SHOWN, Tally
 
 _PAIRS, _JUDGED, _SLICES = "playhead_pairs", "playhead_judged", "playhead_slices"
 _PLACE, _LAST, _GONE, _COUNT, _MIXED = map(named, (PLACE, LAST, IS_GONE, COUNT, IS_MIXED))
-_AT = named(AT)
+_AT, _BITS = named(AT), named(BITS)
 _UNLIMITED = 1 << 62
 _TEXTS = {
     "buried": "a row exists, although a tombstone came last",
     "mixed": "its row differs, but the expected row depends on how the replay was cut into slices",
-    "shared": "its row differs, but several partitions have its key, and any of them may come last",
+    "shared": "its row differs, but several partitions have its key, and what each leaves depends on their order",
     "met": "its row differs, perhaps another program's earlier one: the ledger counts such rows",
     "later": "its row is a later one, which the rule leaves alone: the ledger counts such rows",
     "taken": "its row claims a record that this replay did not write",
@@ -141,7 +142,8 @@ class Judgement:
             f"CASE WHEN NOT e.{_GONE} THEN {texts[0]} END AS wanted, "
             f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
             f"{differing(self._fields, self._rows.key)} AS columns, "
-            f"{self._is_later()} AS is_later, {self._is_taken()} AS is_taken{keys}{version} "
+            f"{self._is_later()} AS is_later, {self._is_taken()} AS is_taken, "
+            f"{self._agrees()} AS agrees{keys}{version} "
             f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same} {APART}"
         )
         of_key = f"PARTITION BY {', '.join(key)}"
@@ -150,7 +152,7 @@ class Judgement:
             f"pg_catalog.dense_rank() OVER (ORDER BY {', '.join(key)}) AS k, "
             f"pg_catalog.row_number() OVER ({of_key}, place) AS n FROM ({joined}) e"
         )
-        matches = "allowed AND (gone AND NOT is_there OR wanted = held)"
+        matches = "allowed AND (gone AND NOT is_there OR wanted = held AND agrees)"
         return (
             f"CREATE TEMPORARY TABLE {_PAIRS} ON COMMIT DROP AS "  # noqa: S608
             f"SELECT *, coalesce({matches}, false) AS matches, "
@@ -194,9 +196,23 @@ class Judgement:
             f"SELECT r.*, f.what, f.key_why AS why FROM {_PAIRS} r JOIN ({first}) f USING (k)"
         )
 
+    def _agrees(self) -> str:
+        """Return whether the row also has what other partitions' records say of columns that its own do not name."""
+        rows = self._rows
+        if self._rule not in REPLACING or len(rows.forms) < 2 or len(rows.places) < 2:
+            return "true"
+        keys = [named(name) for name in rows.key]
+        same = " AND ".join(f"o.{name} = e.{name}" for name in keys)
+        open_ = f"SELECT o.{_BITS} & ~e.{_BITS} AS {_BITS}"
+        texts = [row_text(alias, self._fields, rows.key, "k") for alias in "ot"]
+        return (
+            f"coalesce((SELECT pg_catalog.bool_and({texts[0]} = {texts[1]}) FROM {rows.name} o "  # noqa: S608
+            f"CROSS JOIN LATERAL ({open_}) k WHERE {same} AND o.{_PLACE} <> e.{_PLACE}), true)"
+        )
+
     def _shared(self) -> str:
         """Return when a row may be a mixture of several partitions' records."""
-        is_mixture = "true" if self._rows.has_forms else "false"
+        is_mixture = "true" if len(self._rows.forms) > 1 else "false"
         return f"{is_mixture} OR may_be_gone" if self._rule == "ignore" else is_mixture
 
     def _may_be_met(self) -> str:

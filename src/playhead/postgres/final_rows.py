@@ -46,7 +46,9 @@ class FinalRows:
         self.key = table.habits.key
         self.slices: list[ComparedSlice] = []
         self.places: dict[TopicPartition, int] = {}
-        self.has_forms = self.has_tombstones = False
+        self.forms: set[frozenset[str]] = set()
+        """The columns that a record names, of all records."""
+        self.has_tombstones = False
         self._is_made = False
 
     @property
@@ -117,7 +119,6 @@ class _Taken:
             kinds=(int, int),
         )
         taken = sum(self._put(layer, form) for layer, form in parts)
-        self._into.has_forms |= bool(merge.forms)
         self._into.has_tombstones |= self._stage.has_tombstones
         details = self._compared.entry.details
         if "inserted" in details:
@@ -133,6 +134,7 @@ class _Taken:
         """Add rows of one form; return how many of them are the last of their key now."""
         merge = self._stage.merge
         given = merge.forms[form] if merge.forms else merge.fields
+        self._into.forms.add(frozenset(each.name for each in given))
         takes = self._takes()
         known = bit_text(
             named_columns(

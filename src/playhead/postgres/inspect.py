@@ -5,27 +5,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 from playhead.errors import NoSuchColumn, Refused
 from playhead.extra_fields import ExtraFields
 from playhead.json_objects import FIELDS_REPEATED, REPEATED
 from playhead.note import Note
 from playhead.postgres.errors import RightMissing
-from playhead.postgres.open_table import WriteRules, depends_on_order
+from playhead.postgres.open_table import WriteRules
 from playhead.postgres.rows.altered_values import CUT, ROUNDED, alterations_of_text
 from playhead.postgres.rows.column_layout import Layout, has_place
 from playhead.postgres.rows.metadata_columns import altered_metadata, bytes_text
-from playhead.postgres.rows.python_json import Documents, read_object
+from playhead.postgres.rows.python_json import Documents, objects_of, read_object
 from playhead.postgres.rows.text_format import Bad
 from playhead.postgres.session import Session
 from playhead.postgres.stage.kept_rows import count_deletions
-from playhead.postgres.stage.latest_records import is_needed
 from playhead.postgres.storage import foreign_partitions
 from playhead.postgres.table import Table
 from playhead.records import Records
 from playhead.tables.columns import TIMESTAMP, TOPIC
-from playhead.tables.order_notes import notes_of_order
 
 _SHOWN = 8
 _TIMES = ("timestamp", "timestamptz")
@@ -39,8 +36,6 @@ class Subject:
     layout: Layout
     habits: WriteRules
     samples: Sequence[Records]
-    partitions: int = 1
-    """The topic's number of partitions."""
     others: Sequence[str] = ()
     """Other topics that go to the same table."""
 
@@ -51,12 +46,7 @@ class Subject:
     @cached_property
     def documents(self) -> Sequence[dict[str, object]]:
         """The values of the samples that are JSON objects."""
-        found = []
-        for value in chain.from_iterable(run.readable for run in self.samples):
-            if value is not None:
-                with suppress(Bad):
-                    found.append(read_object(value))
-        return found
+        return objects_of(self.samples)
 
 
 def refuse(session: Session, subject: Subject) -> None:
@@ -80,8 +70,6 @@ def notes(session: Session, subject: Subject) -> Iterator[Note]:
     yield from _notes_of_foreign(session, subject.table)
     yield from _notes_of_session(session, subject)
     yield from _notes_of_rows(session, subject)
-    partitions = subject.partitions + len(subject.others)
-    yield from order_notes(subject.habits, partitions, subject.layout)
 
 
 def _refuse_replica(session: Session) -> None:
@@ -374,24 +362,6 @@ def _notes_of_rows(session: Session, subject: Subject) -> Iterator[Note]:
     if not table.keys:
         text = f"{table.place} has no unique key: another replay of these records adds them again"
         yield Note("target-no-key", text)
-
-
-def order_notes(
-    habits: WriteRules, partitions: int, layout: Layout | None = None
-) -> Iterator[Note]:
-    """Return notes on which record of a key becomes its row; without a layout, of a table that is made."""
-    more = ": only --on-conflict newer compares times"
-    if habits.rule == "newer":
-        is_beside = layout is not None and is_needed(layout, habits) and not has_place(layout)
-        text = "; the keys are also stored beside the ledger, because the table has no _partition and _offset"
-        more = text if is_beside and partitions > 1 else ""
-    yield from notes_of_order(
-        habits.rule,
-        partitions=partitions,
-        is_ordered=depends_on_order(habits.rule, habits.tombstones, habits.key),
-        version=habits.version,
-        more=more,
-    )
 
 
 def _listed(names: Sequence[str] | dict[str, None]) -> str:

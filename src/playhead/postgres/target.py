@@ -12,11 +12,12 @@ from playhead.note import Note
 from playhead.postgres import no_values, offsets_held, storage
 from playhead.postgres.create_table import KINDS_OF_WHOLE, NewTable, kinds_of, table_for
 from playhead.postgres.empty_shell import EmptyShells
-from playhead.postgres.inspect import Subject, order_notes, refuse, refuse_extra_column
+from playhead.postgres.inspect import Subject, refuse, refuse_extra_column
 from playhead.postgres.inspect import notes as inspection_notes
 from playhead.postgres.ledger import DEFAULT, Ledger
 from playhead.postgres.merge_sql import Rule
 from playhead.postgres.open_table import OpenTable, WriteRules, depends_on_order
+from playhead.postgres.order_notes import order_notes
 from playhead.postgres.rows.column_layout import Layout, layout_of
 from playhead.postgres.rows.record_key import refuse_own_place
 from playhead.postgres.session import Session, TableName, open_copy_session, open_session
@@ -99,20 +100,19 @@ class PostgresTarget(Target):
                     if table is None or shells.is_other(table, wanted):
                         tables[place] = replace(wanted, replaces=table is not None)
                         notes += no_values.notes_of_values(topic, self.decode, look)
-                        count = sum(look.partitions[each] for each in its)
-                        notes += order_notes(self._habits(wanted), count)
+                        notes += order_notes(self._habits(wanted), its, look)
                         continue
                 if table is not None:
                     layout = layouts[place] = self._layout(table)
                     refuse_extra_column(layout, self._extra_column)
                     notes += no_values.notes_of_layout(layout, topic, self.decode, look)
                     others = [each for each in its if each != topic]
-                    count = look.partitions[topic]
-                    samples, habits = look.of(topic), self._habits(table)
-                    subject = Subject(topic, layout, habits, samples, count, others)
+                    habits = self._habits(table)
+                    subject = Subject(topic, layout, habits, look.of(topic), others)
                     refuse(session, subject)
                     self._refuse_without_latest(session, subject)
                     notes += inspection_notes(session, subject)
+                    notes += order_notes(habits, its, look, layout)
                 else:
                     hint = "--create creates it, with columns inferred from a sample of the records"
                     raise no_table(session.run, place, hint=hint)

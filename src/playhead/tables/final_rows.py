@@ -100,7 +100,7 @@ class FinalRows:
         first, held = expected[0], list[Sequence[Any]]()
         for each in expected:
             held = [*self._rows.held(key, each.row)]
-            if any(is_equal for is_equal, *_ in held):
+            if any(is_equal for is_equal, *_ in held) and self._agree(key, expected, each):
                 self._count(expected, each, len(held) - 1)
                 return
         kind, text = self._difference(expected, self._rows.claims(key))
@@ -117,6 +117,16 @@ class FinalRows:
         more = sum(each.records for each in expected) - 1
         text += f"; {more + 1:,} records have its key" if more else ""
         tally.note(kind, first.place, first.last, text)
+
+    def _agree(self, key: Row, expected: list[ExpectedRow], kept: ExpectedRow) -> bool:
+        """Return whether the row has what other partitions say of columns that `kept` does not name."""
+        if self._table.rules.on_conflict != "update":
+            return True
+        for each in expected:
+            rest = {name: value for name, value in each.row.items() if name not in kept.row}
+            if rest and not any(is_equal for is_equal, *_ in self._rows.held(key, rest)):
+                return False
+        return True
 
     def _count(self, expected: list[ExpectedRow], kept: ExpectedRow, more: int) -> None:
         """Count a key whose row is as expected, and rows beyond the one."""

@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from sys import getsizeof
 from typing import Any
 
@@ -10,6 +12,7 @@ from playhead.json_objects import REPEATED, Repeated, object_of
 from playhead.postgres.rows.altered_values import alterations, has_repeated
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.text_format import Bad, Number, text_for
+from playhead.records import Records
 from playhead.tables.column_names import fold
 
 
@@ -102,6 +105,16 @@ _MOST_SHAPES_BYTES = 16 << 20
 def read_object(value: bytes) -> dict[str, Any]:
     """Parse a value as a JSON object; numbers other than integers keep their text."""
     return _object_of(read_json(value, "the value"))
+
+
+def objects_of(samples: Iterable[Records]) -> list[dict[str, Any]]:
+    """Return the values that are JSON objects."""
+    found = []
+    for value in chain.from_iterable(run.readable for run in samples):
+        if value is not None:
+            with suppress(Bad):
+                found.append(read_object(value))
+    return found
 
 
 def read_names(value: bytes) -> dict[str, Any]:
