@@ -106,6 +106,20 @@ def test_each_record_of_a_good_replay_is_the_same(tmp_path: Path, rule: str) -> 
     assert target.compares_in_order(["t"])
 
 
+@pytest.mark.parametrize("rule", [None, "ignore"])
+def test_columns_that_a_record_does_not_name_are_empty_in_new_rows(
+    tmp_path: Path, rule: str | None
+) -> None:
+    made = TABLE.replace("y,", "y, d DEFAULT 'kept', g AS (x || y),")
+    target, given = table(tmp_path, rule, made), slices_of([{"id": 1, "x": "a"}, {"id": 2, "y": 1}])
+    replayed(target, given)
+    assert told(verified(target, given)) == (2, 0, 0)
+    rows(tmp_path / "a.db", "UPDATE t SET y = 'evil' WHERE id = 1")
+    found = verified(target, given)
+    assert told(found)[0] == 1
+    assert found.expected_checksum != found.found_checksum or found.unknown
+
+
 @pytest.mark.parametrize("changed", ["y = 'evil'", "y = NULL"])
 def test_columns_that_only_another_partition_names_are_compared_too(
     tmp_path: Path, changed: str

@@ -120,9 +120,9 @@ class SqliteTarget(RowTarget):
         key = self.rules.key or tuple(row[1] for row in rows if row[5])
         # SQLite finds a table under its name in any case, and keeps the case of its CREATE.
         marks = session.run(_MARKS, (name, f"{_MARK}*"))
-        return (
-            RowTable(name, columns, key, marks[0][0] if marks else "", self.rules) if rows else None
-        )
+        mark = marks[0][0] if marks else ""
+        empty = frozenset(row[1] for row in rows if row[4] is None and not row[5])
+        return RowTable(name, columns, key, mark, self.rules, empty) if rows else None
 
     def names(self, session: RowSession) -> list[str]:
         statement = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"

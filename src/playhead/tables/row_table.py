@@ -44,6 +44,8 @@ class RowTable:
     mark: str
     """What another table in its place would not have; empty if nothing tells them apart."""
     rules: TableRules
+    empty: frozenset[str] = frozenset()
+    """The columns that are null in a new row that does not name them."""
 
     @property
     def there(self) -> dict[str, ColumnThere]:
@@ -90,6 +92,12 @@ class RowTable:
             raise ValueError(f"it has no value for the key {', '.join(self.key)}")
         filled = {name: row[name] for name in row if name in self.columns}
         return WrittenRow(record, filled, left_out, repeats)
+
+    def stored(self, row: Row) -> Row:
+        """Return what is stored for a row, as far as that is known: an update keeps columns that it does not name."""
+        if self.rules.on_conflict == "update":
+            return row
+        return row | {name: None for name in self.columns if name in self.empty - row.keys()}
 
     def refuse_lacking(self) -> None:
         """Refuse a table without a column that the rules name."""

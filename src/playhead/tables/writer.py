@@ -67,7 +67,7 @@ class RowWriter(Writer):
         rows = [*table.rows(account, records)]
         refused = [*account.refused_offsets]
         extra_fields = ExtraFields.counted(each.left_out for each in rows)
-        wanted = ((each.record, each.row) for each in rows if each.row)
+        wanted = ((each.record, table.stored(each.row)) for each in rows if each.row)
         shared_with = self._shared_with(table, entry.slice)
         if not table.keeps_one_of_a_key:
             why = "the table has no _partition and _offset"
