@@ -31,6 +31,7 @@ from playhead.record import Slice
 from playhead.records import Records
 from playhead.replay.assemble import ends
 from playhead.replay.decode import readable, sampled
+from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.proto_json import Values, kinds
 from playhead.schemas.registry import (
     Registry,
@@ -253,6 +254,39 @@ def test_what_a_protobuf_schema_has_no_field_for_is_kept_by_its_number(
         "#10": "/w==",
         "#11": {"#1": 9},
         "#12": 1,
+    }
+
+
+def test_an_extension_that_the_schema_has_is_kept_by_its_name(registry: TestRegistry) -> None:
+    """It is no field of the type, and what the schema lacks it is not either."""
+    file = compile_proto("""
+        syntax = "proto2"; package cars;
+        message Car { optional string name = 1; repeated Car next = 2; extensions 100 to 199; }
+        enum Kind { NONE = 0; RACE = 1; }
+    """)
+    file.name = "cars.proto"
+    file.message_type[0].extension_range.add(start=100, end=200)
+    for name, number, label, type_, type_name in (
+        ("owner", 100, 1, 9, ""), ("laps", 101, 3, 3, ""), ("kind", 102, 1, 14, ".cars.Kind"),
+        ("spare", 103, 1, 11, ".cars.Car"),
+    ):  # fmt: skip
+        made = file.extension.add(name=name, number=number, label=label, type=type_)
+        made.extendee = ".cars.Car"
+        if type_name:
+            made.type_name = type_name
+    compiled = base64.b64encode(file.SerializeToString()).decode()
+    number = registry.register("x", {"schemaType": "PROTOBUF", "schema": compiled})
+    extensions = "a206 01 62  a806 01  a806 02  b006 01  ba06 03 0a0163  c006 05"
+    data = bytes.fromhex(f"0a0161 1206 0a0164 a20600 {extensions}")
+    [found] = decoded("protobuf", registry.url, struct.pack(">bIb", 0, number, 0) + data)
+    assert read(found.decoded[0]) == {
+        "name": "a",
+        "next": [{"name": "d", "next": [], "[cars.owner]": ""}],
+        "[cars.owner]": "b",
+        "[cars.laps]": [1, 2],
+        "[cars.kind]": "RACE",
+        "[cars.spare]": {"name": "c", "next": []},
+        "#104": 5,
     }
 
 

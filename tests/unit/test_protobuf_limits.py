@@ -224,3 +224,30 @@ def test_a_value_made_of_fields_that_its_schema_lacks_is_refused_beyond_a_size(
     made.exact(frame + sized(1, b"") * 900, ())
     with pytest.raises(Undecodable, match="over 1,000 bytes are in fields that the schema lacks"):
         made.exact(frame + unknown * 251 + known, ())
+
+
+def extended() -> str:
+    """A type without fields, an extension of it that has a wide type, and one that is a text."""
+    file = compile_proto(WIDE)
+    file.name, file.syntax = "a.proto", "proto2"
+    base = file.message_type.add(name="Base")
+    base.extension_range.add(start=100, end=200)
+    for name, number, label, type_ in (("wide", 100, 3, 11), ("text", 101, 1, 9)):
+        made = file.extension.add(name=name, number=number, label=label, type=type_)
+        made.extendee = ".Base"
+        if type_ == 11:
+            made.type_name = ".A"
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+@pytest.mark.parametrize(
+    "data", [sized(100, b"") * 5_000, sized(100, MANY), sized(100, sized(1, b"")) * 5_000]
+)
+def test_extensions_count_as_fields_do(registry: TestRegistry, data: bytes) -> None:
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("more", {"schema": extended(), "schemaType": "PROTOBUF"})
+    framed = struct.pack(">bI", 0, made) + bytes.fromhex("0202")  # One index, which is 1.
+    with pytest.raises(Undecodable, match="more than 2,000,000 fields"):
+        by.exact(framed + data, ())
+    with pytest.raises(Undecodable, match="not UTF-8"):
+        by.exact(framed + sized(101, b"\xff"), ())

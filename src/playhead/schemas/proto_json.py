@@ -66,8 +66,18 @@ class Values:
             for name, may_be_absent, convert in fields
             if not may_be_absent or held.HasField(name)
         }
+        if kind.is_extendable:
+            found.update(self._extensions(held))
         found.update(_unknown(UnknownFieldSet(held)))
         return found
+
+    def _extensions(self, held: Any) -> dict[str, Any]:
+        """Return the extensions of a value by their names in brackets, as Protobuf's own JSON has them."""
+        return {
+            f"[{field.full_name}]": self._convert(field)(value)
+            for field, value in held.ListFields()
+            if field.is_extension
+        }
 
     def _built_in(self, held: Any) -> Any:
         name = held.DESCRIPTOR.name

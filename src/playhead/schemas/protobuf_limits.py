@@ -78,7 +78,11 @@ class ProtobufLimits:
             return _UNKNOWN
         known = self._types.get(kind.full_name)
         if known is None:
-            nested = {each.number: each.message_type for each in kind.fields if each.message_type}
+            fields = [*kind.fields]
+            # They have numbers of the message, and are no fields of its type.
+            if kind.is_extendable:
+                fields += kind.file.pool.FindAllExtensions(kind)
+            nested = {each.number: each.message_type for each in fields if each.message_type}
             reserved = len(kind.fields)
             if kind.GetOptions().map_entry:  # A value that is not there is made nevertheless.
                 reserved += sum(len(type_.fields) for type_ in nested.values())
