@@ -35,6 +35,9 @@ Kinds = Mapping[str, str]
 WHOLE: Final = "value"
 """The name of the field for a value without fields."""
 
+MOST_DECODED: Final = 64 << 20
+"""The maximum of bytes that are decoded at once, but for one value: a few bytes of each may become megabytes."""
+
 _KIND = "undecodable"
 
 
@@ -43,7 +46,7 @@ class Decoder(Protocol):
 
     def decoded(self, records: Records, /) -> Records:
         """Return the same records with `decoded`, or with the reason of failure, for each non-null
-        value.
+        value; only the first ones, and at least one, if all would take more than `MOST_DECODED` bytes.
 
         Raises `Unavailable` if the registry does not answer, because that is not the record's
         fault.
@@ -70,7 +73,18 @@ class DecodingReader:
         self._reader, self._decoder = reader, decoder
 
     def read(self, slice_: Slice, /) -> Iterator[Records]:
-        return map(self._decoder.decoded, self._reader.read(slice_))
+        for records in self._reader.read(slice_):
+            yield from in_parts(self._decoder, records)
+
+
+def in_parts(decoder: Decoder, records: Records) -> Iterator[Records]:
+    """Yield the decoded records, in as many parts as the decoded values need; one part for none."""
+    while True:
+        part = decoder.decoded(records)
+        yield part
+        if len(part) >= len(records):
+            return
+        records = records.cut(len(part), len(records))
 
 
 def reading(reader: Reader, decoding: Decoding | None) -> Reader:

@@ -251,3 +251,55 @@ def test_extensions_count_as_fields_do(registry: TestRegistry, data: bytes) -> N
         by.exact(framed + data, ())
     with pytest.raises(Undecodable, match="not UTF-8"):
         by.exact(framed + sized(101, b"\xff"), ())
+
+
+NAMES = " ".join(f"int32 {'L' * 249}{number:05} = {number};" for number in range(3, 1_000))
+KINDS = " ".join(f"Kind kind{number} = {number};" for number in range(3, 1_000))
+LONG = f"""
+syntax = "proto3";
+enum Kind {{ {"K" * 255} = 0; }}
+message A {{ repeated A a = 1; repeated Kind kinds = 2; map<string, B> map = 1001; {{}} }}
+message B {{ {NAMES} }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        pytest.param(LONG.replace("{}", NAMES), MANY[:1_000], id="names of fields"),
+        pytest.param(LONG.replace("{}", KINDS), MANY[:1_000], id="names of defaults"),
+        pytest.param(
+            LONG.replace("{}", ""),
+            b"".join(sized(1001, sized(1, b"%d" % n)) for n in range(500)),
+            id="names in a map's values",
+        ),
+    ],
+)
+def test_names_that_a_few_bytes_repeat_count_as_fields_do(
+    registry: TestRegistry, schema: str, data: bytes
+) -> None:
+    """A value of 500 bytes had 500 MB as JSON."""
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("long", {"schema": schema, "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    with pytest.raises(Undecodable, match="more than 2,000,000 fields"):
+        by.exact(framed + data, ())
+    assert len(json.loads(by.exact(framed + sized(1, b"") * 5, ()))["a"]) == 5
+
+
+def test_enums_whose_names_are_far_longer_than_their_bytes_are_refused(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protobuf_limits, "MOST_NAMES", 255_000)
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("enums", {"schema": LONG.replace("{}", ""), "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    for wrapped in (lambda held: held, lambda held: sized(1, held)):
+        for count in (999, 1_000):
+            found = json.loads(by.exact(framed + wrapped(sized(2, bytes(count))), ()))
+            assert len((found["a"][0] if found["a"] else found)["kinds"]) == count
+        many = wrapped(sized(2, bytes(1_001)))
+        with pytest.raises(Undecodable, match="names of enums take more than 255,000 letters"):
+            by.exact(framed + many, ())
+        with pytest.raises(Undecodable, match="names of enums take more than 255,000 letters"):
+            by.decode(framed + many, (), is_key=False)

@@ -14,6 +14,8 @@ MOST_UNKNOWN: Final = 16 << 20
 """The maximum number of bytes in fields that the schema lacks: each of two bytes becomes an object of a hundred."""
 MOST_ANYS: Final = 16
 """The maximum levels of `google.protobuf.Any` in one value."""
+MOST_NAMES: Final = 256 << 20
+"""The maximum number of letters of the names of enums' values: one byte of a value can stand for a name."""
 MOST_LETTERS: Final = 255
 """The maximum length of a name of a field or an enum's value: two bytes of a value can stand for it in its JSON."""
 _ANY: Final = "google.protobuf.Any"
@@ -22,6 +24,7 @@ _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_NUMBER: Final = 10
 _MOST_GROUPS: Final = 100
 _SHORTEST_MESSAGE: Final = 2
+_LETTERS_PER_FIELD: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class _Type:
     """The fields of a message that the decoder reserves, and those of them that are messages."""
 
     fields: int
+    """One more for each 32 letters of a name, which the value's JSON has, too."""
     nested: dict[int, Any]
 
 
@@ -63,6 +67,23 @@ class ProtobufLimits:
             elif held.ListFields():  # An empty one has no type.
                 waiting.append((opened(held), level + 1))
 
+    def check_enums(self, held: Any, data: bytes, opened: Callable[[Any], Any]) -> None:
+        """Raise ValueError for a value, decoded from these bytes, that is far longer by its enums' names."""
+        if len(data) * MOST_LETTERS <= MOST_NAMES:
+            return
+        letters, waiting = 0, [held]
+        while waiting:
+            held = waiting.pop()
+            if held.DESCRIPTOR.full_name == _ANY:
+                waiting += [opened(held)] if held.ListFields() else []
+                continue
+            waiting += _messages(held)
+            for field, value in held.ListFields():
+                if field.enum_type is not None and not isinstance(value, int):
+                    letters += len(value) * max(map(len, field.enum_type.values_by_name))
+            if letters > MOST_NAMES:
+                raise ValueError(f"names of enums take more than {MOST_NAMES:,} letters of it")
+
     def check_unknown(self, held: Any, data: bytes) -> None:
         """Raise ValueError for a value, decoded from these bytes, most of which the schema has no fields for."""
         if len(data) <= MOST_UNKNOWN:
@@ -83,9 +104,9 @@ class ProtobufLimits:
             if kind.is_extendable:
                 fields += kind.file.pool.FindAllExtensions(kind)
             nested = {each.number: each.message_type for each in fields if each.message_type}
-            reserved = len(kind.fields)
+            reserved = _weight(kind)
             if kind.GetOptions().map_entry:  # A value that is not there is made nevertheless.
-                reserved += sum(len(type_.fields) for type_ in nested.values())
+                reserved += sum(map(_weight, nested.values()))
             known = self._types[kind.full_name] = _Type(reserved, nested)
         return known
 
@@ -103,6 +124,13 @@ class ProtobufLimits:
             known = max(self._type(each).fields for each in types.values()), _ANY in types
             self._reached[kind.full_name] = known
         return known
+
+
+def _weight(kind: Any) -> int:
+    """Return the number of fields of a type, and what their names and the names of their defaults take."""
+    names = [each.name for each in kind.fields]
+    names += [each.enum_type.values[0].name for each in kind.fields if each.enum_type is not None]
+    return len(kind.fields) + sum(len(name) // _LETTERS_PER_FIELD for name in names)
 
 
 def check_names(file: Any) -> None:
@@ -199,7 +227,8 @@ class _Walk:
         self._left -= fields
         if self._left < 0:
             raise ValueError(
-                f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes"
+                f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes, or names "
+                "that take as much"
             )
 
     def _number(self, at: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from playhead.decoding import Kinds
+from playhead.decoding import MOST_DECODED, Kinds
 from playhead.record import Headers
 from playhead.records import Records
 from playhead.schemas.decoder import Decoder, decoder
@@ -32,6 +32,7 @@ class ValueDecoder:
         exact = self.by.exact
         found: list[bytes | None] = []
         reasons: dict[int, str] = {}
+        size = 0
         for index, value in enumerate(records.values):
             made: bytes | None = None
             if value is not None:
@@ -40,7 +41,10 @@ class ValueDecoder:
                 except (Undecodable, UnknownSchema) as exc:
                     reasons[records.offsets[index]] = exc.message
             found.append(made)
-        return replace(records, decoded=found, undecoded=reasons)
+            size += len(made or b"")
+            if size >= MOST_DECODED:
+                break
+        return replace(records.cut(0, len(found)), decoded=found, undecoded=reasons)
 
     def kinds(self, runs: Iterable[Records], /) -> Kinds:
         kinds: dict[str, str | None] = {}

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from playhead.absence import total
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused, WriteDeadLetters
-from playhead.decoding import Decoder, Decoding, without_undecoded
+from playhead.decoding import Decoder, Decoding, in_parts, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.host.collector import seldom_collecting
 from playhead.host.faults import abort_point
@@ -234,8 +234,10 @@ class _Part:
 
     def _decoded(self, runs_read: Iterable[ReadRun]) -> Iterator[ReadRun]:
         for records, verdicts in runs_read:
-            decoder = self._open_writer.decoder
-            yield (records if decoder is None else decoder.decoded(records)), verdicts
+            decoder, at = self._open_writer.decoder, 0
+            for part in (records,) if decoder is None else in_parts(decoder, records):
+                yield part, None if verdicts is None else verdicts[at : at + len(part)]
+                at += len(part)
 
     def _write_slice(self, slice_: Slice, runs_read: Iterable[ReadRun]) -> None:
         for open_slice in self._slicer.open_slices(slice_, runs_read):
