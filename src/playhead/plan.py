@@ -244,11 +244,18 @@ class Plan:
         try:
             return cls.from_document(json.loads(text))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-            reason = f"it has no {exc}" if isinstance(exc, KeyError) else str(exc)
             raise UsageError(
-                f"{where} is not a plan: {reason}",
+                f"{where} is not a plan: {_why_none(exc)}",
                 hint="`playhead replay … --plan FILE` writes one",
             ) from exc
+
+
+def _why_none(exc: Exception) -> str:
+    """Return why a document is not a plan, without Python's words for a value of another kind."""
+    if isinstance(exc, KeyError):
+        return f"it has no {exc}"
+    is_ours = not isinstance(exc, TypeError | AttributeError) or str(exc).startswith("plan.")
+    return str(exc) if is_ours else "a part of it is of another kind than in a plan"
 
 
 def _need_apart(slices: Sequence[Slice]) -> None:

@@ -1,6 +1,7 @@
 """A plan survives a file whole, and a file that is no plan is refused by its name."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -168,6 +169,19 @@ def test_what_is_no_plan_is_refused_by_its_name(text):
     with pytest.raises(UsageError, match=r"^p\.json is not a plan: |a plan of version") as caught:
         Plan.from_json(text, where="p.json")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "place", ["partitions", "notes", "samples", "estimate", "source", "target"]
+)
+@pytest.mark.parametrize("held", [5, True, None, "x", [5], {"x": 5}])
+def test_a_part_of_another_kind_is_not_told_in_pythons_words(place, held):
+    document = plan_of(partition_plan(0, 5)).as_document()
+    with pytest.raises(UsageError) as caught:
+        Plan.from_json(json.dumps(sealed(document | {place: held})), where="p.json")
+    assert not re.search(
+        r"\*\*|argument|iterable|attribute|subscriptable|\(\)", caught.value.message
+    )
 
 
 def test_what_it_lacks_is_named():
