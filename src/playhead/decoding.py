@@ -44,9 +44,9 @@ _KIND = "undecodable"
 class Decoder(Protocol):
     """Decodes values; belongs to one thread and requests each schema once."""
 
-    def decoded(self, records: Records, /) -> Records:
-        """Return the same records with `decoded`, or with the reason of failure, for each non-null
-        value; only the first ones, and at least one, if all would take more than `MOST_DECODED` bytes.
+    def decoded_first(self, records: Records, /) -> Records:
+        """Return the first of the records with `decoded`, or with the reason of failure, for each non-null
+        value: all of them, or as many, and at least one, as take `MOST_DECODED` bytes. See `in_parts`.
 
         Raises `Unavailable` if the registry does not answer, because that is not the record's
         fault.
@@ -80,7 +80,7 @@ class DecodingReader:
 def in_parts(decoder: Decoder, records: Records) -> Iterator[Records]:
     """Yield the decoded records, in as many parts as the decoded values need; one part for none."""
     while True:
-        part = decoder.decoded(records)
+        part = decoder.decoded_first(records)
         yield part
         if len(part) >= len(records):
             return

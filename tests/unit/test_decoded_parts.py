@@ -10,6 +10,7 @@ from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.schemas import value_decoder
 from playhead.schemas.value_decoder import ValueDecoding
+from playhead.spark import arrow_rows, stream
 from playhead.task.round import _Part
 
 SLICE = Slice("t", 0, 0, 10)
@@ -65,3 +66,18 @@ def test_the_parts_of_a_round_keep_the_verdicts_of_their_records(
         assert [verdicts for _, verdicts in found] == parts
         assert [at for records, _ in found for at in records.offsets] == run.offsets
         assert {verdicts for _, verdicts in _Part._decoded(written, [(run, None)])} == {None}
+
+
+def test_a_pipeline_with_expressions_leaves_out_none_of_the_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(value_decoder, "MOST_DECODED", 4)
+    run = Records.of(
+        [Record("t", 0, at, 0, TimestampType.CREATE_TIME, None, b"ab") for at in range(4)]
+    )
+    decoder = stream._Decoder(ValueDecoding("hex"))
+    found = [*decoder.work(iter([arrow_rows.of(run, 0, None)]))]
+    offsets = [
+        at for part in found for each in arrow_rows.runs(part) for at in each.records.offsets
+    ]
+    assert offsets == run.offsets

@@ -307,7 +307,7 @@ def test_what_json_cannot_say_is_the_records_trouble(registry: TestRegistry) -> 
 
 def decoded(word: str, url: str | None, *values: bytes | None) -> list[Records]:
     held = [replace(record(at), value=value) for at, value in enumerate(values)]
-    return [ValueDecoding(word, url).open().decoded(Records.of(held))]
+    return [ValueDecoding(word, url).open().decoded_first(Records.of(held))]
 
 
 def test_json_of_a_schema_stays_as_it_was_written(registry: TestRegistry) -> None:

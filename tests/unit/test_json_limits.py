@@ -16,7 +16,7 @@ from tests.unit.replaying import record
 def reasons(*values: bytes | None, key: bytes | None = None) -> dict[int, str]:
     held = [replace(record(n), value=value, key=key) for n, value in enumerate(values)]
     records = Records.of(held)
-    decoded = LimitedJson().open().decoded(records)
+    decoded = LimitedJson().open().decoded_first(records)
     assert decoded.values is records.values
     assert decoded.readable == [*values]
     return decoded.undecoded

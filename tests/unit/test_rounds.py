@@ -81,7 +81,7 @@ class Picky:
     def open(self) -> "Picky":
         return self
 
-    def decoded(self, records: Records) -> Records:
+    def decoded_first(self, records: Records) -> Records:
         if self.is_away:
             raise Unavailable("the registry is away")
         odd = {offset: "no such schema" for offset in records.offsets if offset % 2}

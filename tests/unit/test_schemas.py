@@ -253,7 +253,7 @@ def test_why_a_record_is_undecoded_tells_no_login_that_a_registry_repeats(
     )
     url = registry.url.replace("//", "//me:s3cret%2Fpw@")
     record = Record("t", 0, 7, 1, TimestampType.CREATE_TIME, None, b"\0\0\0\0\1abc")
-    found = ValueDecoding("registry", url).open().decoded(Records.of([record]))
+    found = ValueDecoding("registry", url).open().decoded_first(Records.of([record]))
     reason = found.undecoded[7]
     assert secrets.HIDDEN in reason
     assert "s3cret" not in reason

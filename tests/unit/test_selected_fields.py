@@ -21,7 +21,7 @@ def refused(select: str, *values: bytes | None, key: bytes | None = None) -> dic
         ]
     )
     decoder = for_selection(LimitedJson(), Transform(select=select)).open()
-    return decoder.decoded(records).unselectable
+    return decoder.decoded_first(records).unselectable
 
 
 @pytest.mark.parametrize(

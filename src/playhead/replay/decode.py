@@ -50,11 +50,11 @@ class Sampled:
 
 
 def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) -> Sampled:
-    """Decode the samples, leaving out those that fail."""
+    """Decode the samples, leaving out those that fail, and those behind values that fill the memory."""
     if decoding is None:
         return Sampled(samples)
     decoder = decoding.open()
-    kept, notes = readable([*map(decoder.decoded, samples)], f"cannot be decoded as {word}")
+    kept, notes = readable([*map(decoder.decoded_first, samples)], f"cannot be decoded as {word}")
     kinds = {
         topic: decoder.kinds(each for each in kept if each.topic == topic)
         for topic in dict.fromkeys(each.topic for each in kept)

@@ -28,7 +28,7 @@ class ValueDecoder:
 
     by: Decoder
 
-    def decoded(self, records: Records, /) -> Records:
+    def decoded_first(self, records: Records, /) -> Records:
         exact = self.by.exact
         found: list[bytes | None] = []
         reasons: dict[int, str] = {}

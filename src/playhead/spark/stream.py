@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.decoding import Decoder, Decoding, reading
+from playhead.decoding import Decoder, Decoding, in_parts, reading
 from playhead.errors import PlayheadError
 from playhead.record import Slice
 from playhead.source import Source, TopicPartition
@@ -248,7 +248,8 @@ class _Decoder(Task):
         decoder = _decoder(self._decoding)
         for part in parts:
             for run in arrow_rows.runs(part):
-                yield arrow_rows.of(decoder.decoded(run.records), 0, None)
+                for decoded in in_parts(decoder, run.records):
+                    yield arrow_rows.of(decoded, 0, None)
 
 
 class _Reader(Task):

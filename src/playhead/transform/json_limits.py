@@ -35,7 +35,7 @@ class LimitedJson:
 class JsonLimits:
     """Checks only values that are long enough to be nested too deeply."""
 
-    def decoded(self, records: Records, /) -> Records:
+    def decoded_first(self, records: Records, /) -> Records:
         reasons = {
             offset: reason
             for offset, key, value in zip(

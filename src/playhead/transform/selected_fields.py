@@ -92,8 +92,8 @@ class _SelectedDecoder:
             for column in sorted({path.column for path in paths})
         }
 
-    def decoded(self, records: Records, /) -> Records:
-        found = self._inner.decoded(records)
+    def decoded_first(self, records: Records, /) -> Records:
+        found = self._inner.decoded_first(records)
         reasons: dict[int, str] = {}
         for column, paths in self._paths.items():
             documents = found.keys if column == "key" else found.readable
