@@ -306,6 +306,29 @@ def test_a_trigger_that_comes_while_a_replay_runs(sandbox: Endpoints, schema: st
     assert table.commit(slices[1]).written == 6
 
 
+def test_policies_that_come_while_a_replay_runs(sandbox: Endpoints, schema: str) -> None:
+    """Without a policy for DELETE, a tombstone deletes nothing, and the server says nothing."""
+    columns = "id int PRIMARY KEY, v text"
+    options: Any = {"on_conflict": "update", "tombstones": "delete"}
+    owned = Table.made(sandbox.database_url, schema, columns, **options)
+    rows, gone = records({"id": 1, "v": "x"}), record(1, None, key=b"1")
+    slice_ = Slice("cars", 0, 1, 2)
+    with as_role(owned) as table:
+        with table.target.open(REPLAY) as writer:
+            writer.commit(account_of(Slice("cars", 0, 0, 1), rows), [Records.of(rows)])
+            owned.run(
+                "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
+                "CREATE POLICY s ON {table} FOR SELECT USING (true);"
+                "CREATE POLICY i ON {table} FOR INSERT WITH CHECK (true);"
+                "CREATE POLICY u ON {table} FOR UPDATE USING (true)"
+            )
+            with pytest.raises(TableChanged, match="row security"):
+                writer.commit(account_of(slice_, [gone]), [Records.of([gone])])
+        entry = table.commit([gone])
+    assert owned.rows("id") == [(1,)]
+    assert (entry.written, entry.filtered, entry.details["not_kept"]) == (0, 1, 1)
+
+
 def test_the_proof_says_so(sandbox: Endpoints, schema: str, tmp_path: Path) -> None:
     table = made(sandbox, schema, "id int PRIMARY KEY, v text", DROPS)
     source = ListSource([record(n, value) for n, value in enumerate(VALUES)])

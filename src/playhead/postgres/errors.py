@@ -116,7 +116,7 @@ class TableChanged(PlayheadError):
     def __init__(self, table: str, *, reason: str) -> None:
         self.table, self.reason = table, reason
         super().__init__(
-            f"table {table} has changed since the replay began: {reason}; nothing was written to it",
+            f"table {table} has changed since the replay began: {reason}; nothing more was written to it",
             hint="make a new plan for the present table",
         )
 

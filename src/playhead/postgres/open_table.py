@@ -203,6 +203,9 @@ class OpenTable:
         ):
             reason = "it now has a trigger, a rule or a foreign key that may drop rows"
             raise TableChanged(str(known.place), reason=reason)
+        if now is not None and now.has_row_security > known.has_row_security:
+            reason = "row security now applies to this user, whose rows it may hide"
+            raise TableChanged(str(known.place), reason=reason)
         if now is None or now.oid != known.oid:
             raise TableChanged(str(known.place), reason="it was dropped, or created again")
         for column in known.columns:
