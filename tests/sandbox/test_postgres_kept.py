@@ -329,6 +329,33 @@ def test_policies_that_come_while_a_replay_runs(sandbox: Endpoints, schema: str)
     assert (entry.written, entry.filtered, entry.details["not_kept"]) == (0, 1, 1)
 
 
+@pytest.mark.parametrize("rule", [None, "update"])
+def test_a_partition_with_a_trigger_that_is_attached_while_a_slice_is_written(
+    sandbox: Endpoints, schema: str, monkeypatch: pytest.MonkeyPatch, rule: Any
+) -> None:
+    """PostgreSQL attaches a partition although the writer has the lock of its table."""
+    columns = "id int PRIMARY KEY, v text) PARTITION BY RANGE (id"
+    more = """CREATE TABLE "{schema}".low PARTITION OF {{table}} FOR VALUES FROM (0) TO (5);
+        CREATE TABLE "{schema}".high (id int PRIMARY KEY, v text);"""
+    table = made(sandbox, schema, columns, more, on_conflict=rule)
+    high = sql.Identifier(schema, "high").as_string()
+    table.run(DROPS.format(schema=schema).replace("{table}", high))
+    steps: list[str] = []
+
+    def attach(step: str) -> None:
+        if step == "postgres.begun" and not steps:
+            table.run(f"ALTER TABLE {{table}} ATTACH PARTITION {high} FOR VALUES FROM (5) TO (99)")
+        steps.append(step)
+
+    monkeypatch.setattr("playhead.postgres.writer.abort_point", attach)
+    with pytest.raises(TableChanged, match="may drop rows"):
+        table.commit(records(*VALUES))
+    assert table.rows() == []
+    entry = table.commit(records(*VALUES))
+    assert len(table.rows()) == 8
+    assert (entry.written, entry.filtered, entry.details["not_kept"]) == (8, 1, 1)
+
+
 def test_the_proof_says_so(sandbox: Endpoints, schema: str, tmp_path: Path) -> None:
     table = made(sandbox, schema, "id int PRIMARY KEY, v text", DROPS)
     source = ListSource([record(n, value) for n, value in enumerate(VALUES)])

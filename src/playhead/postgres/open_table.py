@@ -191,21 +191,32 @@ class OpenTable:
             remarks["tombstones_skipped" if habit == "skip" else "tombstones"] = found
         return remarks | left_out(decoded, account).as_details()
 
-    def refuse_change(self, session: Session) -> None:
-        """Lock the table until the transaction ends; refuse a changed one."""
+    def refuse_attached(self, session: Session) -> None:
+        """Refuse a partition with triggers that was attached in spite of the lock, after `refuse_change`."""
+        if self.layout.table.kind == "p":
+            self._refuse_drops(read_table(session.run, self.place))
+
+    def _refuse_drops(self, now: Table | None) -> None:
         known = self.layout.table
-        session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
-        now = read_table(session.run, known.place)
-        if now is not None and (
+        if now is None:
+            return
+        if (
             now.may_drop_rows > known.may_drop_rows
             or now.cascades > known.cascades
             or now.may_write_elsewhere > known.may_write_elsewhere
         ):
             reason = "it now has a trigger, a rule or a foreign key that may drop rows"
             raise TableChanged(str(known.place), reason=reason)
-        if now is not None and now.has_row_security > known.has_row_security:
+        if now.has_row_security > known.has_row_security:
             reason = "row security now applies to this user, whose rows it may hide"
             raise TableChanged(str(known.place), reason=reason)
+
+    def refuse_change(self, session: Session) -> None:
+        """Lock the table until the transaction ends; refuse a changed one."""
+        known = self.layout.table
+        session.run(f"LOCK TABLE {known.place.quoted} IN ROW EXCLUSIVE MODE")
+        now = read_table(session.run, known.place)
+        self._refuse_drops(now)
         if now is None or now.oid != known.oid:
             raise TableChanged(str(known.place), reason="it was dropped, or created again")
         for column in known.columns:

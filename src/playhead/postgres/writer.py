@@ -242,6 +242,7 @@ class PostgresWriter(Writer):
     def _close(
         self, table: OpenTable, decoded: Decoded, account: Account, details: dict[str, Any]
     ) -> None:
+        table.refuse_attached(self._session)
         if (details["inserted"] or details.get("updated")) and not account.is_endless:
             # Not for a live pipeline: old partitions are dropped under it as a rule.
             details |= storage_of(self._session, table.layout.table)
