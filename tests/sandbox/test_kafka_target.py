@@ -29,7 +29,7 @@ from playhead.kafka.write.target_topics import TargetTopicReplaced, TimesReplace
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import SourceFacts, TopicFacts
-from playhead.target import InspectRequest, InUse, SliceComparison
+from playhead.target import InspectRequest, InUse, OutOfOrder, SliceComparison
 from playhead.terms import NotBegunThere
 from playhead.testing import exercise_target
 from playhead.testing.target_case import terms
@@ -342,6 +342,26 @@ def test_another_cluster_that_answers_in_the_middle_of_a_run_gets_nothing(
 
 def codes(target: KafkaTarget, asked: InspectRequest) -> set[str]:
     return {note.code for note in target.inspect(asked).notes}
+
+
+@pytest.mark.parametrize("is_endless", [True, False])
+def test_what_a_restored_cluster_lacks_is_not_passed_over(
+    kafka: KafkaConnection, topic: str, is_endless: bool
+) -> None:
+    """A writer that connects again finds a ledger without what the caller has seen committed."""
+    target = KafkaTarget(kafka, topic)
+    replay_id = prepared(target)
+    commit(target, replay_id, [record(0), record(1)])
+    account = Account(Slice("laps", 0, 4, 5), ErrorRule(), is_endless=is_endless)
+    account.read, account.follows = 1, 4
+    with target.open(replay_id) as writer:
+        with pytest.raises(OutOfOrder, match="up to 4, are not committed"):
+            writer.commit(account, [Records.of([record(4)])])
+        assert [each.slice for each in target.entries(replay_id)] == [Slice("laps", 0, 0, 2)]
+        account.start_over()
+        account.read, account.follows = 1, 2
+        writer.commit(account, [Records.of([record(4)])])
+    assert len(records_in(kafka, topic)) == 3
 
 
 def test_a_topic_is_not_replayed_into_itself(kafka: KafkaConnection) -> None:

@@ -28,7 +28,7 @@ from playhead.ledger import Entry, joined
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
-from playhead.target import AlreadyCommitted
+from playhead.target import AlreadyCommitted, OutOfOrder
 
 _PIECE = 2_000
 # Open a transaction only when this many records, or all, are ready: slow sources are waited for
@@ -75,6 +75,7 @@ class PartitionWriter:
     def commit(self, account: Account, records: Iterable[Records]) -> None:
         """As `Writer.commit`."""
         self._refuse_overlap(account.slice)
+        self._refuse_gap(account)
         self._refused.clear()
         held: list[Records] = []
         drawn = _keeping(records, held)
@@ -99,6 +100,13 @@ class PartitionWriter:
         for each in self.committed[max(at - 1, 0) : at + 1]:
             if each.overlaps(slice_):
                 raise AlreadyCommitted(self.replay_id, found=slice_, committed=each)
+
+    def _refuse_gap(self, account: Account) -> None:
+        """Refuse to pass over what the caller has seen committed, and a restored cluster lacks."""
+        last = self.committed[-1] if self.committed else None
+        reached, needed = 0 if last is None else last.to_offset, account.follows
+        if needed is not None and reached < needed and not self.may_overlap:
+            raise OutOfOrder(self.replay_id, found=account.slice, committed=last, needed=needed)
 
     def _attempt(
         self, account: Account, drawn: Iterator[Records], held: Sequence[Records], may_wait: bool
