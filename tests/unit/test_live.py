@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -28,6 +29,7 @@ from playhead.live.start_offsets import (
     decided,
     ledger_ends,
     refuse_forgotten,
+    told_of_passed,
 )
 from playhead.record import Slice
 from playhead.replay.journal import Journal
@@ -198,6 +200,28 @@ def test_what_was_given_up_is_not_read_again():
     known = {"pipeline": PIPELINE, "group": {PLACE: 10, OTHER: 1}}
     assert begun(*there, **known, drop_when_down=True) == {PLACE: 10, OTHER: 3}
     assert begun(*there, **known) == {PLACE: 4, OTHER: 3}
+
+
+def passed(*entries: Entry, **asked: Any) -> dict[TopicPartition, tuple[int, int]]:
+    pipeline, group = asked.pop("pipeline", PIPELINE), asked.pop("group")
+    known = KnownOffsets(pipeline, ledger_ends(entries), group)
+    return dict(decided(wish(**asked), BOUNDS, known, {PLACE: 5, OTHER: 6}).passed)
+
+
+def test_what_a_start_passes_over_is_said():
+    """It was dropped, or a restored target lacks it: nobody knows which, so nobody may be silent."""
+    there, group = (entry(0, 4), entry(0, 3, OTHER)), {PLACE: 10, OTHER: 1}
+    assert passed(*there, group=group, drop_when_down=True) == {PLACE: (4, 10)}
+    assert passed(*there, group=group) == {}
+    # The ledger has nothing left of a partition.
+    assert passed(there[1], group=group, drop_when_down=True) == {PLACE: (7, 10)}
+    # On another machine, the group decides about a partition that the ledger lacks.
+    assert passed(there[1], group=group, pipeline=None) == {PLACE: (2, 10)}
+    assert passed(group=group, pipeline=None) == {}, "a new pipeline"
+    line = told_of_passed(PLACE, (4, 10))
+    assert line.startswith(
+        "NOT READ laps:0:4-10: the group is beyond these offsets, and the ledger"
+    )
 
 
 def test_nothing_is_silently_short():

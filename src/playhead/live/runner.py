@@ -29,6 +29,7 @@ from playhead.live.start_offsets import (
     ledger_ends,
     refuse_forgotten,
     told_of_loss,
+    told_of_passed,
     topics_of,
 )
 from playhead.live.target_lock import TargetLock
@@ -279,6 +280,11 @@ class Runner:
 
         for place, lost in begun.skipped.items():
             self._tell(told_of_loss(place, lost))
+        for place, passed in begun.passed.items():
+            self._tell(told_of_passed(place, passed))
+        if begun.passed:
+            request = self.wish.request
+            self._tell(f"see what is missing with: playhead gaps {request.source} {request.target}")
         if not begun.committed:
             where = f"from {self.wish.start}" if known is None else "at its first start"
             self._tell(f"the ledger is empty; starting {where}")

@@ -1,7 +1,7 @@
 """The start of a pipeline in each partition: from its ledger, or else from its `--from`."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from playhead.errors import Refused
@@ -43,6 +43,14 @@ def told_of_loss(place: TopicPartition, lost: tuple[int, int]) -> str:
     return f"LOST {place[0]}:{place[1]}:{lost[0]}-{lost[1]}: expired before it was read"
 
 
+def told_of_passed(place: TopicPartition, passed: tuple[int, int]) -> str:
+    """Return the line about offsets that the ledger lacks and that are not read."""
+    return (
+        f"NOT READ {place[0]}:{place[1]}:{passed[0]}-{passed[1]}: the group is beyond these offsets, and the "
+        "ledger lacks them: dropped while the target was away, lost by a restored target, or before the first start"
+    )
+
+
 class BeyondTheEnd(Refused):
     """The ledger is ahead of the log."""
 
@@ -78,6 +86,8 @@ class StartOffsets:
     """The part that comes from the ledger."""
     skipped: Mapping[TopicPartition, tuple[int, int]]
     """Offsets whose loss was accepted."""
+    passed: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Offsets that the ledger lacks, and that are not read because the group is beyond them."""
 
 
 def first_starts(
@@ -132,6 +142,11 @@ class KnownOffsets:
     def is_new(self) -> bool:
         return self.pipeline is None and not self.ledger
 
+    def end(self, place: TopicPartition) -> int:
+        """Return where the ledger ends, or where the pipeline first began as far as this machine knows."""
+        first = self.pipeline.start(place) if self.pipeline is not None else None
+        return self.ledger.get(place, first or 0)
+
 
 def beginning(
     wish: PipelineSpec,
@@ -158,11 +173,14 @@ def decided(
     """Return the start of each partition; refuse a start that would silently lose records."""
     starts: dict[TopicPartition, int] = {}
     gone: dict[TopicPartition, tuple[int, int]] = {}
+    passed: dict[TopicPartition, tuple[int, int]] = {}
     for place, held in sorted(bounds.items()):
         at = _start(place, held, known, first)
         if wish.drop_when_down and not known.is_new:
             # Dropped offsets are not in the ledger; the group knows how far they were read.
             at = max(at, known.group.get(place, at))
+        if not known.is_new and (lacks := max(known.end(place), held.earliest)) < at:
+            passed[place] = (lacks, at)
         if at > held.high_watermark:
             raise BeyondTheEnd(wish.name, place, ledger=at, end=held.high_watermark)
         if at < held.earliest:
@@ -170,7 +188,7 @@ def decided(
         starts[place] = max(at, held.earliest)
     if gone and not wish.accept_loss:
         raise Expired(wish.name, gone)
-    return StartOffsets(starts, known.ledger, gone)
+    return StartOffsets(starts, known.ledger, gone, passed)
 
 
 def _start(
