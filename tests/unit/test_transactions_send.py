@@ -1,6 +1,7 @@
 """What is sent in pieces arrives once and in its order, however often the client's queue is full."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,6 +81,33 @@ class Failing(Crowded):
             if hear is not None:
                 hear(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), None)
         self.heard.clear()
+
+
+class Unplaced(Failing):
+    """The broker has lost its answer, knows the records again, and no longer where they are."""
+
+    def poll(self, _: float) -> None:
+        for hear in self.heard:
+            if hear is not None:
+                hear(None, SimpleNamespace(offset=lambda: None, timestamp=lambda: (1, 1)))
+        self.heard.clear()
+
+
+def test_an_answer_without_an_offset_is_no_acknowledgement(monkeypatch):
+    producer = Unplaced([])
+    producer.room = 9
+    monkeypatch.setattr(clients, "make_producer", lambda *_, **__: producer)
+    transactions = Transactions(KafkaConnection("127.0.0.1:1"), "r", "r-0")
+    transactions.begin()
+    columns = RecordColumns("copy", 0, [0], [1], [b"k"], [b"v"], None)
+    acknowledged: list[int] = []
+    transactions.send(columns, acknowledged.append)
+    with pytest.raises(TransactionLost, match="did not name their offsets"):
+        transactions.flush()
+    assert acknowledged == []
+    assert transactions.is_lost
+    transactions.begin()
+    transactions.flush()
 
 
 def test_a_record_that_failed_before_the_flush_is_not_taken_for_acknowledged(monkeypatch):

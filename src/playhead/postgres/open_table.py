@@ -230,7 +230,9 @@ class OpenTable:
                 reason = f"column {column.name} was {column.type} and is now {found.type}"
                 raise TableChanged(str(known.place), reason=reason)
             if found != column:
-                reason = f"column {column.name} has another default or collation, or became NOT NULL"
+                reason = (
+                    f"column {column.name} has another default or collation, or became NOT NULL"
+                )
                 raise TableChanged(str(known.place), reason=reason)
         if self.habits.is_keyed and not now.has_key(self.habits.key):
             reason = f"its unique index on ({', '.join(self.habits.key)}) is gone"

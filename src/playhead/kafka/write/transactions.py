@@ -123,6 +123,8 @@ class Transactions:
     """By topic, the times in answers that name them as the broker's own, in this transaction."""
     _producer: Producer = field(init=False)
     _failed: KafkaError | None = None
+    _is_unplaced: bool = False
+    """Whether a record was acknowledged without its offset, in this transaction."""
     _is_stuck: bool = False
     """Whether a call never returned: the transaction is open, and this producer cannot end it."""
     _opened: float = 0.0
@@ -157,6 +159,7 @@ class Transactions:
         with self._translated("begin"):
             self._producer.begin_transaction()
         self.stamped.clear()
+        self._is_unplaced = False
         # Wall clock on purpose: the monotonic clock stops while the machine sleeps.
         self.is_open, self._failed, self._opened = True, None, time.time()
 
@@ -165,7 +168,11 @@ class Transactions:
 
         def hear(error: KafkaError | None, record: Any) -> None:
             if error is None:
-                acknowledge(record.offset())
+                offset = record.offset()
+                if offset is None:
+                    self._is_unplaced = True
+                else:
+                    acknowledge(offset)
                 kind, time_ms = record.timestamp()
                 if kind == TIMESTAMP_LOG_APPEND_TIME:
                     self.stamped.setdefault(columns.topic, set()).add(time_ms)
@@ -221,6 +228,7 @@ class Transactions:
                     # A timeout becomes an error of the transaction only at its commit.
                     raise KafkaException(self._failed)
             if not left:
+                self._refuse_unplaced()
                 return
             if time.monotonic() > deadline:
                 self.is_lost = True
@@ -228,6 +236,13 @@ class Transactions:
                     self.transactional_id,
                     reason=f"{left} records were not acknowledged within {_FLUSH_WITHIN_S:g} s",
                 )
+
+    def _refuse_unplaced(self) -> None:
+        """Refuse a transaction with records whose offsets are unknown, because the ledger names them."""
+        if self._is_unplaced:
+            self.is_lost = True
+            reason = "the log has records already that were sent again, and the broker did not name their offsets"
+            raise TransactionLost(self.transactional_id, reason=reason)
 
     def move_group(self, group: str, place: TopicPartition, offset: int) -> None:
         """Move a consumer group in the transaction, if source and target are one cluster."""
