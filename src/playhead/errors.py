@@ -180,8 +180,9 @@ class BrokerUnavailable(Unavailable):
 
     def __init__(self, bootstrap_servers: str, *, waited_s: float, reason: str) -> None:
         self.bootstrap_servers, self.waited_s, self.reason = bootstrap_servers, waited_s, reason
+        within = f" within {waited_s:g} s" if waited_s else ""
         super().__init__(
-            f"no Kafka broker answered at {bootstrap_servers} within {waited_s:g} s: {reason}",
+            f"no Kafka broker answered at {bootstrap_servers}{within}: {reason}",
             hint="check the address; `playhead doctor` tests the connection, `playhead "
             "sandbox up` starts a local broker",
         )
