@@ -456,6 +456,22 @@ class TestOneKeyInSeveralPartitions:
             assert played.told() == (2, 0, 2)
         assert played.kinds() == [("unknown", 5 if rule == "update" else 6)]
 
+    def test_under_update_any_of_several_partitions_may_have_left_a_column(
+        self, sandbox: Endpoints, schema: str, columns: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, f"{columns}, w text", on_conflict="update")
+        played = Played(table)
+        named = [{"v": "0", "w": "0"}, {"v": "1"}, {"w": "2"}]
+        for n, value in enumerate(named):
+            row = record(5, {"id": 1} | value, partition=n)
+            played.slices.append((table.commit([row]), [row]))
+        assert table.rows("v, w") == [("1", "2")]
+        assert played.told() == (3, 0, 0)
+        table.run("UPDATE {table} SET v = '0'")
+        assert played.told() == (3, 0, 0)
+        table.run("UPDATE {table} SET v = '2'")
+        assert played.told() == (0, 0, 3)
+
 
 @pytest.mark.parametrize(
     "change",

@@ -70,6 +70,11 @@ def test_a_table_of_many_columns(sandbox: Endpoints, schema: str, rule: Any) -> 
     assert table.differences(entry, rows) == []
     table.run("UPDATE {table} SET c7 = 2, c1569 = 2 WHERE id = 2")
     assert table.differences(entry, rows) == [("changed", 1)]
+    if rule == "update":
+        # Another partition has the key, and its record names another column.
+        others = [record(0, {"id": 1, "c9": 1}, partition=1)]
+        found = table.compared((entry, rows), (table.commit(others), others))
+        assert [(each.same, each.different) for each in found] == [(1, 1), (1, 0)]
 
 
 @pytest.mark.parametrize("key", ["UNIQUE", ""])

@@ -197,18 +197,22 @@ class Judgement:
         )
 
     def _agrees(self) -> str:
-        """Return whether the row also has what other partitions' records say of columns that its own do not name."""
+        """Return whether the row also has what other partitions' records say of columns that its own do not name.
+
+        Of several that name one, `update` leaves any of their values, and `newer` should leave the latest.
+        """
         rows = self._rows
         if self._rule not in REPLACING or len(rows.forms) < 2 or len(rows.places) < 2:
             return "true"
-        keys = [named(name) for name in rows.key]
-        same = " AND ".join(f"o.{name} = e.{name}" for name in keys)
-        open_ = f"SELECT o.{_BITS} & ~e.{_BITS} AS {_BITS}"
-        texts = [row_text(alias, self._fields, rows.key, "k") for alias in "ot"]
-        return (
-            f"coalesce((SELECT pg_catalog.bool_and({texts[0]} = {texts[1]}) FROM {rows.name} o "  # noqa: S608
-            f"CROSS JOIN LATERAL ({open_}) k WHERE {same} AND o.{_PLACE} <> e.{_PLACE}), true)"
-        )
+        among = "bool_or" if self._rule == "update" else "bool_and"
+        columns = [
+            f"coalesce(pg_catalog.{among}(o.{name}::text IS NOT DISTINCT FROM t.{name}::text) FILTER (WHERE "
+            f"pg_catalog.get_bit(o.{_BITS}, {index}) > pg_catalog.get_bit(e.{_BITS}, {index})), true)"
+            for index, name in enumerate(named(each.name) for each in self._fields)
+        ]
+        same = " AND ".join(f"o.{name} = e.{name}" for name in map(named, rows.key))
+        others = f"FROM {rows.name} o WHERE {same} AND o.{_PLACE} <> e.{_PLACE}"
+        return f"(SELECT {' AND '.join(columns)} {others})"
 
     def _shared(self) -> str:
         """Return when a row may be a mixture of several partitions' records."""
