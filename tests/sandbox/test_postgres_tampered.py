@@ -456,6 +456,30 @@ class TestOneKeyInSeveralPartitions:
             assert played.told() == (2, 0, 2)
         assert played.kinds() == [("unknown", 5 if rule == "update" else 6)]
 
+    def test_under_newer_the_latest_that_names_a_column_decides(
+        self, sandbox: Endpoints, schema: str, columns: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, f"{columns}, w text", on_conflict="newer")
+        played = Played(table)
+        for n, value in enumerate([{"w": "a"}, {"w": "b"}, {"v": "c"}]):
+            row = record(5, {"id": 1} | value, partition=n, ms=NOON_MS + n)
+            played.slices.append((table.commit([row]), [row]))
+        assert played.told() == (3, 0, 0)
+        table.run("UPDATE {table} SET w = 'a'")
+        assert played.told() == (0, 0, 3)
+
+    def test_under_ignore_a_row_is_of_one_record(
+        self, sandbox: Endpoints, schema: str, columns: str
+    ) -> None:
+        table = Table.made(sandbox.database_url, schema, f"{columns}, w text", on_conflict="ignore")
+        played = Played(table)
+        for n, value in enumerate([{"v": "a"}, {"w": "b"}]):
+            row = record(5, {"id": 1} | value, partition=n)
+            played.slices.append((table.commit([row]), [row]))
+        assert played.told() == (2, 0, 0)
+        table.run("UPDATE {table} SET v = 'zzz'")
+        assert played.told() == (0, 2, 0)
+
     def test_under_update_any_of_several_partitions_may_have_left_a_column(
         self, sandbox: Endpoints, schema: str, columns: str
     ) -> None:

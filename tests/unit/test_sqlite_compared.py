@@ -126,11 +126,12 @@ def test_columns_that_only_another_partition_names_are_compared_too(
 ) -> None:
     given = slices_of([{"id": 1, "y": "first"}, {"id": 2}])
     given = {**given, **slices_of([{"id": 1, "x": "second"}], partition=1)}
+    given = {**given, **slices_of([{"id": 1, "y": "third"}], partition=2)}
     target = table(tmp_path, "update")
     replayed(target, given)
-    assert told(verified(target, given)) == (3, 0, 0)
+    assert told(verified(target, given)) == (4, 0, 0)
     rows(tmp_path / "a.db", f"UPDATE t SET {changed} WHERE id = 1")
-    assert told(verified(target, given)) == (1, 0, 2)
+    assert told(verified(target, given)) == (1, 0, 3)
 
 
 @pytest.mark.parametrize("rule", ["update", "ignore"])

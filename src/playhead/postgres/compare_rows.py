@@ -143,7 +143,7 @@ class Judgement:
             f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
             f"{differing(self._fields, self._rows.key)} AS columns, "
             f"{self._is_later()} AS is_later, {self._is_taken()} AS is_taken, "
-            f"{self._agrees()} AS agrees{keys}{version} "
+            f"CASE WHEN {texts[0]} = {texts[1]} THEN {self._agrees()} END AS agrees{keys}{version} "
             f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same} {APART}"
         )
         of_key = f"PARTITION BY {', '.join(key)}"
@@ -202,21 +202,33 @@ class Judgement:
         Of several that name one, `update` leaves any of their values, and `newer` should leave the latest.
         """
         rows = self._rows
-        if self._rule not in REPLACING or len(rows.forms) < 2 or len(rows.places) < 2:
+        if not self._may_be_mixture() or len(rows.places) < 2:
             return "true"
-        among = "bool_or" if self._rule == "update" else "bool_and"
+        if self._rule == "update":
+            of_column = "pg_catalog.bool_or({}) FILTER (WHERE {})"
+        else:
+            latest = self._latest_first(f"{self._effective('o')}", f"o.{_PLACE}")
+            of_column = f"(pg_catalog.array_agg({{}} {latest}) FILTER (WHERE {{}}))[1]"
         columns = [
-            f"coalesce(pg_catalog.{among}(o.{name}::text IS NOT DISTINCT FROM t.{name}::text) FILTER (WHERE "
-            f"pg_catalog.get_bit(o.{_BITS}, {index}) > pg_catalog.get_bit(e.{_BITS}, {index})), true)"
+            "coalesce("
+            + of_column.format(
+                f"o.{name}::text IS NOT DISTINCT FROM t.{name}::text",
+                f"pg_catalog.get_bit(o.{_BITS}, {index}) > pg_catalog.get_bit(e.{_BITS}, {index})",
+            )
+            + ", true)"
             for index, name in enumerate(named(each.name) for each in self._fields)
         ]
         same = " AND ".join(f"o.{name} = e.{name}" for name in map(named, rows.key))
         others = f"FROM {rows.name} o WHERE {same} AND o.{_PLACE} <> e.{_PLACE}"
         return f"(SELECT {' AND '.join(columns)} {others})"
 
+    def _may_be_mixture(self) -> bool:
+        """Return whether the row of a key may have columns of several records."""
+        return self._rule in REPLACING and len(self._rows.forms) > 1
+
     def _shared(self) -> str:
         """Return when a row may be a mixture of several partitions' records."""
-        is_mixture = "true" if len(self._rows.forms) > 1 else "false"
+        is_mixture = "true" if self._may_be_mixture() else "false"
         return f"{is_mixture} OR may_be_gone" if self._rule == "ignore" else is_mixture
 
     def _may_be_met(self) -> str:
@@ -225,22 +237,25 @@ class Judgement:
     def _is_newer(self) -> str:
         return "true" if self._rule == "newer" else "false"
 
-    def _effective(self) -> str:
+    def _effective(self, row: str = "e") -> str:
         version = named(self._version)
         if not self._rows.has_tombstones:
-            return f"e.{version}"
-        return f"CASE WHEN e.{_GONE} THEN e.{_AT} ELSE e.{version} END"
+            return f"{row}.{version}"
+        return f"CASE WHEN {row}.{_GONE} THEN {row}.{_AT} ELSE {row}.{version} END"
 
     def _allowed(self, of_key: str) -> str:
         """Return whether a partition's record of a key may be the last of all."""
         if self._rule != "newer":
             return "true"
+        latest = self._latest_first("version", "place")
+        return f"pg_catalog.dense_rank() OVER ({of_key} {latest}) = 1"
+
+    def _latest_first(self, version: str, place: str) -> str:
         # Topics and partitions in the order that decides between equal versions.
         in_order = sorted(self._rows.places)
         numbers = [str(in_order.index(place)) for place in self._rows.places]
-        order = f"(ARRAY[{', '.join(numbers)}])[place + 1]"
-        latest = f"ORDER BY version DESC NULLS LAST, {order} DESC"
-        return f"pg_catalog.dense_rank() OVER ({of_key} {latest}) = 1"
+        order = f"(ARRAY[{', '.join(numbers)}])[{place} + 1]"
+        return f"ORDER BY {version} DESC NULLS LAST, {order} DESC"
 
     def _is_later(self) -> str:
         if self._rule != "newer":

@@ -100,22 +100,22 @@ class PostgresTarget(Target):
                     if table is None or shells.is_other(table, wanted):
                         tables[place] = replace(wanted, replaces=table is not None)
                         notes += no_values.notes_of_values(topic, self.decode, look)
-                        notes += order_notes(self._habits(wanted), its, look)
                         continue
                 if table is not None:
                     layout = layouts[place] = self._layout(table)
                     refuse_extra_column(layout, self._extra_column)
                     notes += no_values.notes_of_layout(layout, topic, self.decode, look)
                     others = [each for each in its if each != topic]
-                    habits = self._habits(table)
-                    subject = Subject(topic, layout, habits, look.of(topic), others)
+                    subject = Subject(topic, layout, self._habits(table), look.of(topic), others)
                     refuse(session, subject)
                     self._refuse_without_latest(session, subject)
                     notes += inspection_notes(session, subject)
-                    notes += order_notes(habits, its, look, layout)
                 else:
                     hint = "--create creates it, with columns inferred from a sample of the records"
                     raise no_table(session.run, place, hint=hint)
+            for place, its in together.items():
+                habits = self._habits(layouts[place].table if place in layouts else tables[place])
+                notes += order_notes(habits, its, look, layouts.get(place))
             # A live pipeline also joins entries, and adds new topics to its terms.
             rights = ["SELECT", "INSERT", *(["UPDATE"] if self.is_endless else [])]
             self._ledger(session).own.refuse_unusable(rights)

@@ -119,14 +119,17 @@ class FinalRows:
         tally.note(kind, first.place, first.last, text)
 
     def _agree(self, key: Row, expected: list[ExpectedRow], kept: ExpectedRow) -> bool:
-        """Return whether the row has what other partitions say of columns that `kept` does not name."""
+        """Return whether the row has what some other partition says of each column that `kept` does not name."""
         if self._table.rules.on_conflict != "update":
             return True
+        values: dict[str, list[Any]] = {}
         for each in expected:
-            rest = {name: value for name, value in each.row.items() if name not in kept.row}
-            if rest and not any(is_equal for is_equal, *_ in self._rows.held(key, rest)):
-                return False
-        return True
+            for name in each.row.keys() - kept.row.keys():
+                values.setdefault(name, []).append(each.row[name])
+        return all(
+            any(is_equal for v in each for is_equal, *_ in self._rows.held(key, {name: v}))
+            for name, each in values.items()
+        )
 
     def _count(self, expected: list[ExpectedRow], kept: ExpectedRow, more: int) -> None:
         """Count a key whose row is as expected, and rows beyond the one."""

@@ -103,7 +103,8 @@ class PartitionWriter:
 
     def _refuse_gap(self, account: Account) -> None:
         """Refuse to pass over what the caller has seen committed, and a restored cluster lacks."""
-        last = self.committed[-1] if self.committed else None
+        # Entries of an older version may overlap.
+        last = max(self.committed, key=lambda each: each.to_offset, default=None)
         reached, needed = 0 if last is None else last.to_offset, account.follows
         if needed is not None and reached < needed and not self.may_overlap:
             raise OutOfOrder(self.replay_id, found=account.slice, committed=last, needed=needed)
