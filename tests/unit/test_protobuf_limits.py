@@ -3,7 +3,7 @@
 import base64
 import json
 import struct
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -266,23 +266,23 @@ message B {{ {NAMES} }}
 @pytest.mark.parametrize(
     ("schema", "data"),
     [
-        pytest.param(LONG.replace("{}", NAMES), MANY[:1_000], id="names of fields"),
-        pytest.param(LONG.replace("{}", KINDS), MANY[:1_000], id="names of defaults"),
+        pytest.param(LONG.replace("{}", NAMES), MANY[:1_100], id="names of fields"),
+        pytest.param(LONG.replace("{}", KINDS), MANY[:1_100], id="names of defaults"),
         pytest.param(
             LONG.replace("{}", ""),
-            b"".join(sized(1001, sized(1, b"%d" % n)) for n in range(500)),
+            b"".join(sized(1001, sized(1, b"%d" % n)) for n in range(550)),
             id="names in a map's values",
         ),
     ],
 )
-def test_names_that_a_few_bytes_repeat_count_as_fields_do(
+def test_names_that_a_few_bytes_repeat_are_counted(
     registry: TestRegistry, schema: str, data: bytes
 ) -> None:
     """A value of 500 bytes had 500 MB as JSON."""
     by = decoder("registry", registry_url=registry.url)
     made = registry.register("long", {"schema": schema, "schemaType": "PROTOBUF"})
     framed = b"\x00" + struct.pack(">I", made) + b"\x00"
-    with pytest.raises(Undecodable, match="more than 2,000,000 fields"):
+    with pytest.raises(Undecodable, match="names of its fields take more than 134,217,728 letters"):
         by.exact(framed + data, ())
     assert len(json.loads(by.exact(framed + sized(1, b"") * 5, ()))["a"]) == 5
 
@@ -290,16 +290,61 @@ def test_names_that_a_few_bytes_repeat_count_as_fields_do(
 def test_enums_whose_names_are_far_longer_than_their_bytes_are_refused(
     registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protobuf_limits, "MOST_NAMES", 255_000)
+    schema = LONG.replace("{}", "Kind kind = 3; map<string, Kind> by_name = 4;")
     by = decoder("registry", registry_url=registry.url)
-    made = registry.register("enums", {"schema": LONG.replace("{}", ""), "schemaType": "PROTOBUF"})
+    made = registry.register("enums", {"schema": schema, "schemaType": "PROTOBUF"})
+    monkeypatch.setattr(protobuf_limits, "MOST_NAMES", 1_000_000)
     framed = b"\x00" + struct.pack(">I", made) + b"\x00"
     for wrapped in (lambda held: held, lambda held: sized(1, held)):
-        for count in (999, 1_000):
+        for count in (3_920, 3_921):
             found = json.loads(by.exact(framed + wrapped(sized(2, bytes(count))), ()))
             assert len((found["a"][0] if found["a"] else found)["kinds"]) == count
-        many = wrapped(sized(2, bytes(1_001)))
-        with pytest.raises(Undecodable, match="names of enums take more than 255,000 letters"):
+        many = wrapped(sized(2, bytes(3_922)))
+        with pytest.raises(Undecodable, match="names of enums take more than 1,000,000 letters"):
             by.exact(framed + many, ())
-        with pytest.raises(Undecodable, match="names of enums take more than 255,000 letters"):
+        with pytest.raises(Undecodable, match="names of enums take more than 1,000,000 letters"):
             by.decode(framed + many, (), is_key=False)
+    entries = b"".join(sized(4, sized(1, b"%d" % n)) for n in range(3_922))
+    with pytest.raises(Undecodable, match="take more than 1,000,000 letters"):
+        by.exact(framed + entries, ())
+
+
+def test_one_enum_of_each_message_counts(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = f"""
+    syntax = "proto3";
+    enum Kind {{ USUAL = 0; {"K" * 255} = 1; }}
+    message A {{ repeated A a = 1; Kind k = 2; }}
+    """
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("single", {"schema": schema, "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    monkeypatch.setattr(protobuf_limits, "MOST_NAMES", 25_500)
+    for count in (100, 101):
+        data = framed + sized(1, b"\x10\x01") * count
+        with nullcontext() if count == 100 else pytest.raises(Undecodable, match="enums"):
+            assert len(json.loads(by.exact(data, ()))["a"]) == count
+
+
+def test_ordinary_names_are_not_too_many(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sparse messages with names of 33 letters, and an enum whose longest name is not the common one."""
+    names = " ".join(f"int32 {'n' * 31}{number} = {number};" for number in range(10, 50))
+    schema = f"""
+    syntax = "proto3";
+    enum Kind {{ USUAL = 0; {"K" * 255} = 1; }}
+    message A {{ repeated A a = 1; repeated Kind kinds = 2; {names} }}
+    """
+    by = decoder("registry", registry_url=registry.url)
+    made = registry.register("sparse", {"schema": schema, "schemaType": "PROTOBUF"})
+    framed = b"\x00" + struct.pack(">I", made) + b"\x00"
+    assert (
+        len(json.loads(by.exact(framed + sized(1, varint(80) + b"\x01") * 30_000, ()))["a"])
+        == 30_000
+    )
+    monkeypatch.setattr(protobuf_limits, "MOST_NAMES", 100_000)
+    assert len(json.loads(by.exact(framed + sized(2, bytes(20_000)), ()))["kinds"]) == 20_000
+    with pytest.raises(Undecodable, match="names of enums take more than 100,000 letters"):
+        by.exact(framed + sized(2, b"\x01" * 400), ())

@@ -4,9 +4,10 @@ The decoder reserves room for all fields of a message's type, and two bytes can 
 in an `Any` is decoded again at each level, and each level keeps a copy of all below it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 MOST_FIELDS: Final = 2_000_000
 """The maximum number of fields of all messages in a value, present or not; one more for each byte."""
@@ -14,8 +15,8 @@ MOST_UNKNOWN: Final = 16 << 20
 """The maximum number of bytes in fields that the schema lacks: each of two bytes becomes an object of a hundred."""
 MOST_ANYS: Final = 16
 """The maximum levels of `google.protobuf.Any` in one value."""
-MOST_NAMES: Final = 256 << 20
-"""The maximum number of letters of the names of enums' values: one byte of a value can stand for a name."""
+MOST_NAMES: Final = 128 << 20
+"""The maximum number of letters of the names of fields, or of enums' values: a byte of a value can stand for one."""
 MOST_LETTERS: Final = 255
 """The maximum length of a name of a field or an enum's value: two bytes of a value can stand for it in its JSON."""
 _ANY: Final = "google.protobuf.Any"
@@ -24,19 +25,31 @@ _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_NUMBER: Final = 10
 _MOST_GROUPS: Final = 100
 _SHORTEST_MESSAGE: Final = 2
-_LETTERS_PER_FIELD: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """The fields of a message that the decoder reserves, and those of them that are messages."""
+    """What a message takes beside its bytes, and the fields that are messages."""
 
     fields: int
-    """One more for each 32 letters of a name, which the value's JSON has, too."""
+    """The fields that the decoder reserves."""
+    letters: int
+    """The length of their names, and of the names of enums' defaults, in the value's JSON."""
+    longest: int
+    """The length of the longest name of an enum's value in a field."""
     nested: dict[int, Any]
 
 
-_UNKNOWN: Final = _Type(0, {})
+class _Reach(NamedTuple):
+    """The most of a type and of all types that are in its fields."""
+
+    fields: int
+    letters: int
+    longest: int
+    has_any: bool
+
+
+_UNKNOWN: Final = _Type(0, 0, 0, {})
 
 
 class ProtobufLimits:
@@ -44,18 +57,18 @@ class ProtobufLimits:
 
     def __init__(self) -> None:
         self._types: dict[str, _Type] = {}
-        self._reached: dict[str, tuple[int, bool]] = {}
+        self._reached: dict[str, _Reach] = {}
 
     def check(self, kind: Any, data: bytes) -> None:
         """Raise ValueError for bytes with too many fields; what is no Protobuf is left to the decoder."""
-        widest, _ = self._reach(kind)
-        left = MOST_FIELDS + len(data)
-        if widest * (1 + len(data) // _SHORTEST_MESSAGE) > left:
+        most, left = self._reach(kind), MOST_FIELDS + len(data)
+        messages = 1 + len(data) // _SHORTEST_MESSAGE
+        if most.fields * messages > left or most.letters * messages > MOST_NAMES:
             _Walk(data, self._type, left).run(kind)
 
     def check_anys(self, held: Any, opened: Callable[[Any], Any]) -> None:
         """Raise ValueError for a decoded value with too many levels of `Any`; `opened` decodes one."""
-        if not self._reach(held.DESCRIPTOR)[1]:
+        if not self._reach(held.DESCRIPTOR).has_any:
             return
         waiting = [(held, 0)]
         while waiting:
@@ -69,7 +82,8 @@ class ProtobufLimits:
 
     def check_enums(self, held: Any, data: bytes, opened: Callable[[Any], Any]) -> None:
         """Raise ValueError for a value, decoded from these bytes, that is far longer by its enums' names."""
-        if len(data) * MOST_LETTERS <= MOST_NAMES:
+        most = self._reach(held.DESCRIPTOR)
+        if len(data) * (MOST_LETTERS if most.has_any else most.longest) <= MOST_NAMES:
             return
         letters, waiting = 0, [held]
         while waiting:
@@ -78,9 +92,7 @@ class ProtobufLimits:
                 waiting += [opened(held)] if held.ListFields() else []
                 continue
             waiting += _messages(held)
-            for field, value in held.ListFields():
-                if field.enum_type is not None and not isinstance(value, int):
-                    letters += len(value) * max(map(len, field.enum_type.values_by_name))
+            letters += sum(_letters(field, value) for field, value in held.ListFields())
             if letters > MOST_NAMES:
                 raise ValueError(f"names of enums take more than {MOST_NAMES:,} letters of it")
 
@@ -104,14 +116,19 @@ class ProtobufLimits:
             if kind.is_extendable:
                 fields += kind.file.pool.FindAllExtensions(kind)
             nested = {each.number: each.message_type for each in fields if each.message_type}
-            reserved = _weight(kind)
+            made = [kind]
             if kind.GetOptions().map_entry:  # A value that is not there is made nevertheless.
-                reserved += sum(map(_weight, nested.values()))
-            known = self._types[kind.full_name] = _Type(reserved, nested)
+                made += nested.values()
+            enums = [each.enum_type for each in fields if each.enum_type is not None]
+            known = self._types[kind.full_name] = _Type(
+                sum(len(each.fields) for each in made),
+                sum(map(_letters_of_names, made)),
+                max((len(name) for each in enums for name in each.values_by_name), default=0),
+                nested,
+            )
         return known
 
-    def _reach(self, kind: Any) -> tuple[int, bool]:
-        """Return the most fields of a type that a value can have, and whether one is an `Any`."""
+    def _reach(self, kind: Any) -> _Reach:
         known = self._reached.get(kind.full_name)
         if known is None:
             types = {kind.full_name: kind}
@@ -121,16 +138,32 @@ class ProtobufLimits:
                     if type_.full_name not in types:
                         types[type_.full_name] = type_
                         waiting.append(type_)
-            known = max(self._type(each).fields for each in types.values()), _ANY in types
-            self._reached[kind.full_name] = known
+            found = [self._type(each) for each in types.values()]
+            fields, letters = (
+                max(getattr(it, name) for it in found) for name in ("fields", "letters")
+            )
+            longest = max(each.longest for each in found)
+            known = self._reached[kind.full_name] = _Reach(fields, letters, longest, _ANY in types)
         return known
 
 
-def _weight(kind: Any) -> int:
-    """Return the number of fields of a type, and what their names and the names of their defaults take."""
+def _letters_of_names(kind: Any) -> int:
+    """Return the length of the names of a type's fields, and of the names of enums' defaults."""
     names = [each.name for each in kind.fields]
     names += [each.enum_type.values[0].name for each in kind.fields if each.enum_type is not None]
-    return len(kind.fields) + sum(len(name) // _LETTERS_PER_FIELD for name in names)
+    return sum(map(len, names))
+
+
+def _letters(field: Any, value: Any) -> int:
+    """Return the length of the names that a field with enums stands for."""
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        field, value = entry.fields_by_name["value"], value.values()
+    if field.enum_type is None:
+        return 0
+    of = {number: len(each.name) for number, each in field.enum_type.values_by_number.items()}
+    counts = Counter((value,) if isinstance(value, int) else value)
+    return sum(count * of.get(number, 0) for number, count in counts.items())
 
 
 def check_names(file: Any) -> None:
@@ -189,7 +222,7 @@ class _Walk:
     """Walks one value and counts the fields of its messages; only groups need recursion."""
 
     def __init__(self, data: bytes, type_: Callable[[Any], _Type], left: int) -> None:
-        self._data, self._type, self._left = data, type_, left
+        self._data, self._type, self._left, self._letters = data, type_, left, MOST_NAMES
         self._waiting: list[tuple[Any, int, int]] = []
 
     def run(self, kind: Any) -> None:
@@ -202,7 +235,7 @@ class _Walk:
         if groups > _MOST_GROUPS:
             raise ValueError(f"the value has more than {_MOST_GROUPS} levels of groups")
         type_ = self._type(kind)
-        self._count(type_.fields)
+        self._count(type_)
         while at < end:
             tag, at = self._number(at)
             form, held = tag & 7, type_.nested.get(tag >> 3)
@@ -223,13 +256,15 @@ class _Walk:
                 return end
         return at
 
-    def _count(self, fields: int) -> None:
-        self._left -= fields
+    def _count(self, type_: _Type) -> None:
+        self._left -= type_.fields
+        self._letters -= type_.letters
         if self._left < 0:
             raise ValueError(
-                f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes, or names "
-                "that take as much"
+                f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes"
             )
+        if self._letters < 0:
+            raise ValueError(f"names of its fields take more than {MOST_NAMES:,} letters")
 
     def _number(self, at: int) -> tuple[int, int]:
         value = shift = 0
