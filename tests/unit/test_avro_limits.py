@@ -293,3 +293,43 @@ def test_a_map_is_one_level():
     for _ in range(deep):
         found = found["m"][""]
     assert found == {"m": {}}
+
+
+OWN_NAMES = ["int", "null", "string", "fixed", "enum", "array", "map", "union", "record", "error"]
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_a_record_may_have_the_name_of_a_type_of_avros(name: str) -> None:
+    places = {"a": "int", "b": "string", "c": {"type": "array", "items": "long"}}
+    fields = [{"name": each, "type": type_} for each, type_ in places.items()]
+    found = reader({"type": "record", "name": name, "fields": fields})
+    data = number(1) + number(1) + b"x" + number(1) + number(2) + number(0)
+    assert found.read(data) == {"a": 1, "b": "x", "c": [2]}
+    assert found.kinds() == {"a": "integer", "b": "text", "c": "json"}
+
+
+@pytest.mark.parametrize("name", ["array", "map", "union", "record", "error"])
+def test_a_record_of_such_a_name_may_refer_to_itself(name: str) -> None:
+    chain = reader({**CHAIN, "name": name, "fields": [{"name": "next", "type": ["null", name]}]})
+    assert chain.read(number(1) + number(0)) == {"next": {"next": None}}
+    with pytest.raises(ValueError, match=f"more than {MOST_NESTED} levels"):
+        chain.read(number(1) * 100_000 + number(0))
+
+
+@pytest.mark.parametrize("name", ["fixed", "enum", "array", "union"])
+def test_an_enum_of_such_a_name_is_read_where_it_is_referred_to(name: str) -> None:
+    enum = {"type": "enum", "name": name, "symbols": ["A", "B"]}
+    fields = [{"name": "a", "type": enum}, {"name": "b", "type": name}]
+    found = reader({"type": "record", "name": "R", "fields": fields})
+    assert found.read(number(1) + number(0)) == {"a": "B", "b": "A"}
+
+
+def test_a_type_that_is_called_null_hides_no_empty_values() -> None:
+    fields = [
+        {"name": "a", "type": {"type": "fixed", "name": "null", "size": 10}},
+        {"name": "b", "type": {"type": "array", "items": "null"}},
+    ]
+    found = reader({"type": "record", "name": "R", "fields": fields})
+    assert found.read(b"0123456789" + number(2) + number(0))["b"] == [None, None]
+    with pytest.raises(ValueError, match="empty values"):
+        found.read(b"0123456789" + number(1_000_000) + number(0))

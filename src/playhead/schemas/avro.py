@@ -16,6 +16,7 @@ from playhead.schemas.avro_exact import (
     TIME_MICROS,
     TIME_MILLIS,
     guard,
+    referable,
     with_exact_types,
 )
 from playhead.schemas.avro_limits import AvroLimits
@@ -70,13 +71,16 @@ class AvroReader:
         document = _document(schema)
         if isinstance(document, dict) and document.get("type") in ("record", "error"):
             parsed = guard(_parsed(document, named), named)
+            named = referable(named)
             return cls(parsed, AvroLimits(parsed, named), named)
         # For each value, fastavro parses all but records again; a union of a thousand types takes 30 ms.
         field_ = {"name": _VALUE, "type": document}
         around = _parsed({"type": "record", "name": _AROUND, "fields": [field_]}, named)
         del named[_AROUND]
         inner = around["fields"][0]["type"]
-        return cls(inner, AvroLimits(inner, named), named, guard(around, named))
+        around = guard(around, named)
+        named = referable(named)
+        return cls(inner, AvroLimits(inner, named), named, around)
 
     def read(self, data: bytes) -> Any:
         """Decode bytes; ValueError if they do not fit, or if bytes remain."""

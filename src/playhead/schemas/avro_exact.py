@@ -32,6 +32,18 @@ _EXACT: Final = Context(prec=8 * _MOST_DECIMAL_BYTES, Emax=MAX_EMAX, Emin=MIN_EM
 _SECONDS_OF_DAY: Final = 86_400
 _INT_BOUND: Final = 2**31
 _BOOLEANS: Final = {b"\x00": False, b"\x01": True}
+_PRIMITIVE: Final = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+_COMPLEX: Final = {
+    "record",
+    "error",
+    "request",
+    "enum",
+    "array",
+    "map",
+    "union",
+    "error_union",
+    "fixed",
+}
 
 
 class _Choices(list[Any]):
@@ -164,11 +176,19 @@ def guard(schema: Any, named: dict[str, Any]) -> Any:
             waiting += [each for each in node]  # noqa: C416 - its length is not for the asking
         elif isinstance(node, dict) and id(node) not in seen:
             seen.add(id(node))
-            waiting += _guard_inside(node)
-    return _guarded(schema)
+            waiting += _guard_inside(node, named)
+    return _guarded(schema, named)
 
 
-def _guard_inside(node: dict[str, Any]) -> list[Any]:
+def referable(named: dict[str, Any]) -> dict[str, Any]:
+    """Return the named types that a guarded schema refers to by their names.
+
+    A schema may call a type of its own `int` or `record`. fastavro takes such a name for Avro's own type.
+    """
+    return {name: type_ for name, type_ in named.items() if name not in _PRIMITIVE | _COMPLEX}
+
+
+def _guard_inside(node: dict[str, Any], named: dict[str, Any]) -> list[Any]:
     """Guard what a type consists of, and return these types."""
     kind = node["type"]
     if kind == "map":
@@ -192,13 +212,17 @@ def _guard_inside(node: dict[str, Any]) -> list[Any]:
     else:
         return []
     for place in places:
-        place[name] = _guarded(place[name])
+        place[name] = _guarded(place[name], named)
     return [place[name] for place in places]
 
 
-def _guarded(node: Any) -> Any:
+def _guarded(node: Any, named: dict[str, Any]) -> Any:
     if isinstance(node, list):
-        return _Choices(_guarded(each) for each in node)
+        return _Choices(_guarded(each, named) for each in node)
+    if isinstance(node, str) and node in _COMPLEX and node in named:
+        return named[
+            node
+        ]  # By this name, fastavro would look for fields or items in the name itself.
     if node == "int":
         return {"type": "int", "logicalType": _INT}
     if node == "boolean" or (isinstance(node, dict) and node["type"] == "boolean"):
