@@ -313,3 +313,37 @@ def test_a_row_that_cannot_be_read_is_left_out_and_named(journal, column, text):
     assert on_unreadable([]) == []
     with pytest.raises(UsageError, match="of b"):
         journal.get("b")
+
+
+def test_a_pipe_in_the_place_of_the_journal_keeps_nobody_waiting(journal: Journal) -> None:
+    journal.file.parent.mkdir()
+    os.mkfifo(journal.file)
+    failed: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            journal.ids()
+        except JournalDamaged as exc:
+            failed.append(exc)
+
+    looking = Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(10)
+    assert [str(each).endswith("it is not a regular file") for each in failed] == [True]
+
+
+def test_a_thread_that_looks_leaves_the_locks_of_another_one(journal: Journal) -> None:
+    """Whoever closes a file loses all locks on it, also those that SQLite holds in another thread."""
+    journal.ids()
+    code = (
+        "import sqlite3, sys; link = sqlite3.connect(sys.argv[1], timeout=0); "
+        "link.execute('BEGIN IMMEDIATE')"
+    )
+    with closing(sqlite3.connect(journal.file)) as writing:
+        writing.execute("BEGIN IMMEDIATE")
+        looking = Thread(target=journal.ids)
+        looking.start()
+        looking.join(20)
+        asked = [sys.executable, "-c", code, str(journal.file)]
+        other = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert "database is locked" in other.stderr

@@ -312,6 +312,17 @@ def test_an_engine_that_starts_has_the_lock_and_its_process_number_in_it(clean, 
     assert client.starting() is None
 
 
+def test_a_pipe_in_the_place_of_the_lock_keeps_nobody_waiting(clean, tmp_path):
+    clean.setenv("XDG_STATE_HOME", str(tmp_path))
+    with local_socket.private_folder(handover.folder(), make=True):
+        os.mkfifo(handover.folder() / handover.LOCK)
+    found: list[object] = []
+    looking = threading.Thread(target=lambda: found.append(client.starting()), daemon=True)
+    looking.start()
+    looking.join(10)
+    assert found == [None]
+
+
 @pytest.mark.skipif(not priority._may_give_back(), reason="needs CAP_SYS_NICE or RLIMIT_NICE")
 def test_an_engine_that_starts_in_the_background_is_hurried_by_who_waits_for_it(clean, tmp_path):
     """On a busy machine it would get no processor time until that command gave up."""

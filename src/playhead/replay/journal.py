@@ -6,7 +6,9 @@ about the data.
 
 import errno
 import json
+import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -153,8 +155,7 @@ class Journal:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
             private_files.folder(self._folder, is_passed=True)
-            # Plans contain records: no other user may read them, from the file's creation on.
-            private_files.touch(self.file)
+            self._make_private()
             with closing(sqlite3.connect(self.file, timeout=_WAIT_FOR_LOCK_S)) as connection:
                 connection.row_factory = sqlite3.Row
                 connection.executescript(_SCHEMA)
@@ -170,6 +171,23 @@ class Journal:
             is_full = exc.errno in (errno.ENOSPC, errno.EDQUOT)
             reason = exc.strerror or str(exc)
             raise JournalDamaged(self.file, reason=reason, is_disk_full=is_full) from exc
+
+    def _make_private(self) -> None:
+        """Create the file, or close ours to other users: plans contain records.
+
+        A file that is private already is not opened: closing it would end the locks that SQLite holds on it for
+        other threads of this process.
+        """
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(
+                self.file.stat().st_mode
+            ):  # SQLite would wait for the other end of a pipe.
+                raise OSError(errno.EINVAL, "it is not a regular file", str(self.file))
+            found = self.file.lstat()
+            is_private = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+            if stat.S_ISREG(found.st_mode) and is_private:
+                return
+        private_files.touch(self.file)
 
     def keep(self, plan: Plan, servers: Mapping[str, str]) -> None:
         """Store a plan before it runs; an existing one stays, and must be of the same work."""

@@ -39,6 +39,8 @@ _CODES: dict[int, int] = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_
 # The engine forks, so no library may start threads when it is loaded.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _QUIET = ("-q", "--quiet")
+# A pipe in the place of the lock must not keep a command waiting.
+_LOCK_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class RunHere(Exception):
@@ -122,7 +124,7 @@ def starting() -> int | None:
     """Return the process number of an engine that is starting, 0 if one runs already; None without an engine."""
     try:
         with local_socket.private_folder(handover.folder(), make=False) as folder:
-            lock = os.open(handover.LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            lock = os.open(handover.LOCK, _LOCK_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
     try:
