@@ -12,6 +12,7 @@ from playhead.schemas import protobuf_limits
 from playhead.schemas.decoder import decoder
 from playhead.schemas.errors import Undecodable
 from playhead.schemas.proto_compiler import compile_proto
+from playhead.schemas.protobuf import ProtobufReader
 from playhead.schemas.registry import Reference, Registry, Schema
 from playhead.schemas.registry_decoder import Registered
 from tests.fix_registry import TestRegistry
@@ -348,3 +349,33 @@ def test_ordinary_names_are_not_too_many(
     assert len(json.loads(by.exact(framed + sized(2, bytes(20_000)), ()))["kinds"]) == 20_000
     with pytest.raises(Undecodable, match="names of enums take more than 100,000 letters"):
         by.exact(framed + sized(2, b"\x01" * 400), ())
+
+
+def named_field(name: str) -> ProtobufReader:
+    text = f'syntax = "proto3"; message A {{ string {name} = 1; A a = 2; optional int32 b = 3; }}'
+    return ProtobufReader.of(Registry("http://127.0.0.1:1"), Schema("PROTOBUF", text))
+
+
+NAMED = sized(1, b"x") + sized(2, sized(1, b"y"))
+
+
+@pytest.mark.parametrize(
+    "name", ["HasField", "ListFields", "CopyFrom", "DiscardUnknownFields", "ByteSize"]
+)
+def test_a_field_may_have_a_name_of_the_librarys(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protobuf_limits, "MOST_UNKNOWN", 0)
+    assert named_field(name).exact((0,), NAMED) == {name: "x", "a": {name: "y"}}
+    if name != "ListFields":
+        assert named_field(name).read((0,), NAMED) == {name: "x", "a": {name: "y"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("ListFields", "read"), ("DESCRIPTOR", "read"), ("DESCRIPTOR", "exact")]
+)
+def test_a_name_that_the_library_needs_itself_is_refused_in_plain_words(
+    name: str, form: str
+) -> None:
+    with pytest.raises(ValueError, match=f"a field of the name {name} cannot be read"):
+        getattr(named_field(name), form)((0,), NAMED)

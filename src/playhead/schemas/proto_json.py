@@ -14,7 +14,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from playhead import decoding
 from playhead.decoding import Kinds
-from playhead.schemas.protobuf_limits import text_of
+from playhead.schemas.protobuf_limits import fields_of, text_of, type_of
 
 Convert = Callable[[Any], Any]
 
@@ -53,7 +53,7 @@ class Values:
 
     def of(self, held: Any) -> Any:
         """Return the JSON value of a Protobuf value."""
-        kind = held.DESCRIPTOR
+        kind = type_of(held)
         if kind.full_name.startswith(_BUILT_IN):
             return self._built_in(held)
         fields = self._types.get(kind.full_name)
@@ -64,7 +64,7 @@ class Values:
         found = {
             name: convert(getattr(held, name))
             for name, may_be_absent, convert in fields
-            if not may_be_absent or held.HasField(name)
+            if not may_be_absent or type(held).HasField(held, name)
         }
         if kind.is_extendable:
             found.update(self._extensions(held))
@@ -75,12 +75,12 @@ class Values:
         """Return the extensions of a value by their names in brackets, as Protobuf's own JSON has them."""
         return {
             f"[{field.full_name}]": self._convert(field)(value)
-            for field, value in held.ListFields()
+            for field, value in fields_of(held)
             if field.is_extension
         }
 
     def _built_in(self, held: Any) -> Any:
-        name = held.DESCRIPTOR.name
+        name = type_of(held).name
         if name in _WRAPPERS:
             return held.value
         return json_format.MessageToDict(

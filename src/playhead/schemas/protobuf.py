@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from playhead.decoding import Kinds
 from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.proto_json import Values, kinds
-from playhead.schemas.protobuf_limits import ProtobufLimits, check_names, need_texts
+from playhead.schemas.protobuf_limits import ProtobufLimits, check_names, need_names, need_texts
 from playhead.schemas.registry import MOST_REFERENCES, Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
@@ -39,6 +39,7 @@ class ProtobufReader:
     def read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         """Return fields by the file's names, with 64-bit numbers as text: Protobuf's own JSON."""
         found = self._read(indexes, data)
+        need_names(found)
         need_texts(found)
         try:
             return json_format.MessageToDict(
@@ -62,6 +63,7 @@ class ProtobufReader:
 
     def _read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         found = self._parsed(self._type(indexes), data)
+        self.limits.check_names(found)
         self.limits.check_anys(found, self._opened)
         self.limits.check_enums(found, data, self._opened)
         return found
@@ -81,6 +83,7 @@ class ProtobufReader:
         except KeyError as exc:
             raise ValueError(f"it contains a {name}, which the schema does not have") from exc
         found = self._parsed(kind, held.value)
+        need_names(found)
         need_texts(found)
         return found
 

@@ -5,7 +5,7 @@ in an `Any` is decoded again at each level, and each level keeps a copy of all b
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,8 @@ MOST_NAMES: Final = 128 << 20
 MOST_LETTERS: Final = 255
 """The maximum length of a name of a field or an enum's value: two bytes of a value can stand for it in its JSON."""
 _ANY: Final = "google.protobuf.Any"
+_ITSELF: Final = "DESCRIPTOR"
+_ASKED_FOR: Final = (_ITSELF, "ListFields")
 _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_NUMBER: Final = 10
@@ -47,6 +49,8 @@ class _Reach(NamedTuple):
     letters: int
     longest: int
     has_any: bool
+    hides_itself: bool
+    """Whether one has a field that hides what it is itself."""
 
 
 _UNKNOWN: Final = _Type(0, 0, 0, {})
@@ -68,31 +72,31 @@ class ProtobufLimits:
 
     def check_anys(self, held: Any, opened: Callable[[Any], Any]) -> None:
         """Raise ValueError for a decoded value with too many levels of `Any`; `opened` decodes one."""
-        if not self._reach(held.DESCRIPTOR).has_any:
+        if not self._reach(type_of(held)).has_any:
             return
         waiting = [(held, 0)]
         while waiting:
             held, level = waiting.pop()
-            if held.DESCRIPTOR.full_name != _ANY:
+            if type_of(held).full_name != _ANY:
                 waiting += [(each, level) for each in _messages(held)]
             elif level == MOST_ANYS:
                 raise ValueError(f"the value has more than {MOST_ANYS} levels of {_ANY}")
-            elif held.ListFields():  # An empty one has no type.
+            elif fields_of(held):  # An empty one has no type.
                 waiting.append((opened(held), level + 1))
 
     def check_enums(self, held: Any, data: bytes, opened: Callable[[Any], Any]) -> None:
         """Raise ValueError for a value, decoded from these bytes, that is far longer by its enums' names."""
-        most = self._reach(held.DESCRIPTOR)
+        most = self._reach(type_of(held))
         if len(data) * (MOST_LETTERS if most.has_any else most.longest) <= MOST_NAMES:
             return
         letters, waiting = 0, [held]
         while waiting:
             held = waiting.pop()
-            if held.DESCRIPTOR.full_name == _ANY:
-                waiting += [opened(held)] if held.ListFields() else []
+            if type_of(held).full_name == _ANY:
+                waiting += [opened(held)] if fields_of(held) else []
                 continue
             waiting += _messages(held)
-            letters += sum(_letters(field, value) for field, value in held.ListFields())
+            letters += sum(_letters(field, value) for field, value in fields_of(held))
             if letters > MOST_NAMES:
                 raise ValueError(f"names of enums take more than {MOST_NAMES:,} letters of it")
 
@@ -100,10 +104,11 @@ class ProtobufLimits:
         """Raise ValueError for a value, decoded from these bytes, most of which the schema has no fields for."""
         if len(data) <= MOST_UNKNOWN:
             return
-        known = type(held)()
-        known.CopyFrom(held)
-        known.DiscardUnknownFields()
-        if len(data) - known.ByteSize() > MOST_UNKNOWN:
+        kind = type(held)
+        known = kind()
+        kind.CopyFrom(known, held)
+        kind.DiscardUnknownFields(known)
+        if len(data) - kind.ByteSize(known) > MOST_UNKNOWN:
             raise ValueError(f"over {MOST_UNKNOWN:,} bytes are in fields that the schema lacks")
 
     def _type(self, kind: Any) -> _Type:
@@ -128,6 +133,11 @@ class ProtobufLimits:
             )
         return known
 
+    def check_names(self, held: Any) -> None:
+        """Raise ValueError for a value with a field that hides what it is itself."""
+        if self._reach(type_of(held)).hides_itself:
+            need_names(held, (_ITSELF,))
+
     def _reach(self, kind: Any) -> _Reach:
         known = self._reached.get(kind.full_name)
         if known is None:
@@ -142,8 +152,13 @@ class ProtobufLimits:
             fields, letters = (
                 max(getattr(it, name) for it in found) for name in ("fields", "letters")
             )
-            longest = max(each.longest for each in found)
-            known = self._reached[kind.full_name] = _Reach(fields, letters, longest, _ANY in types)
+            known = self._reached[kind.full_name] = _Reach(
+                fields,
+                letters,
+                max(each.longest for each in found),
+                _ANY in types,
+                any(_ITSELF in each.fields_by_name for each in types.values()),
+            )
         return known
 
 
@@ -180,6 +195,27 @@ def check_names(file: Any) -> None:
             raise ValueError(f"the schema has a name of more than {MOST_LETTERS} letters")
 
 
+def type_of(held: Any) -> Any:
+    """Return the descriptor of a message; the message itself may have a field of the name DESCRIPTOR."""
+    return type(held).DESCRIPTOR
+
+
+def fields_of(held: Any) -> Any:
+    """Return the fields of a message that are present; it may have one of the name ListFields."""
+    return type(held).ListFields(held)
+
+
+def need_names(held: Any, names: Sequence[str] = _ASKED_FOR) -> None:
+    """Raise ValueError for a message with a field that hides what Protobuf's own JSON asks it for."""
+    waiting = [held]
+    while waiting:
+        held = waiting.pop()
+        waiting += _messages(held)
+        for name in names:
+            if name in type_of(held).fields_by_name:
+                raise ValueError(f"a field of the name {name} cannot be read here")
+
+
 def need_texts(held: Any) -> None:
     """Raise ValueError for a text of a decoded value that is not UTF-8.
 
@@ -189,7 +225,7 @@ def need_texts(held: Any) -> None:
     while waiting:
         held = waiting.pop()
         waiting += _messages(held)
-        for field, value in held.ListFields():
+        for field, value in fields_of(held):
             if field.type == field.TYPE_STRING:
                 several = (value,) if isinstance(value, str | bytes) else value
                 for each in several:
@@ -205,7 +241,7 @@ def text_of(held: Any) -> str:
 
 def _messages(held: Any) -> Iterator[Any]:
     """Yield the messages in the fields of a message."""
-    for field, value in held.ListFields():
+    for field, value in fields_of(held):
         type_ = field.message_type
         if type_ is None:
             continue
