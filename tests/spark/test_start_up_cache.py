@@ -152,7 +152,8 @@ def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) ->
         env=environment,
     )
     assert done.stdout.split() == ["7", "False"], done.stderr
-    deadline = time.monotonic() + WITHIN_S
+    # It is made with the lowest priority: on a busy machine it takes long.
+    deadline = time.monotonic() + 4 * WITHIN_S
     while not list(home.glob("playhead/aot/*.json")) and time.monotonic() < deadline:
         time.sleep(0.2)
     again = subprocess.run(
