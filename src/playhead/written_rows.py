@@ -42,6 +42,12 @@ def columns_written(columns: Mapping[str, ColumnThere]) -> dict[str, dict[str, l
     return {_COLUMNS: {name: list(column) for name, column in columns.items()}}
 
 
+def columns_filled(entry: Entry) -> set[str]:
+    """Return the columns that records of an entry filled; none of an entry that does not say it."""
+    columns = entry.details.get(_COLUMNS)
+    return {*columns} if isinstance(columns, dict) else set()
+
+
 def changes_since(
     entries: Iterable[Entry], now: Mapping[str, ColumnThere], table: str
 ) -> tuple[list[str], list[str]]:

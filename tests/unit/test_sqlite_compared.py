@@ -118,6 +118,10 @@ def test_columns_that_a_record_does_not_name_are_empty_in_new_rows(
     found = verified(target, given)
     assert told(found)[0] == 1
     assert found.expected_checksum != found.found_checksum or found.unknown
+    rows(tmp_path / "a.db", "UPDATE t SET y = NULL WHERE id = 1")
+    for others in ("ALTER TABLE t ADD COLUMN added", "UPDATE t SET added = 'later', d = 'other'"):
+        rows(tmp_path / "a.db", others)
+        assert told(verified(target, given)) == (2, 0, 0)
 
 
 @pytest.mark.parametrize("changed", ["y = 'evil'", "y = NULL"])

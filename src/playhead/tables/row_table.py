@@ -93,11 +93,15 @@ class RowTable:
         filled = {name: row[name] for name in row if name in self.columns}
         return WrittenRow(record, filled, left_out, repeats)
 
-    def stored(self, row: Row) -> Row:
-        """Return what is stored for a row, as far as that is known: an update keeps columns that it does not name."""
+    def stored(self, row: Row, filled: Collection[str]) -> Row:
+        """Return what is stored for a row in columns that records of its slice filled, as far as that is known.
+
+        An update keeps columns that it does not name; those that nothing filled are other programs'.
+        """
         if self.rules.on_conflict == "update":
             return row
-        return row | {name: None for name in self.columns if name in self.empty - row.keys()}
+        unnamed = self.empty - row.keys()
+        return row | {name: None for name in self.columns if name in unnamed and name in filled}
 
     def refuse_lacking(self) -> None:
         """Refuse a table without a column that the rules name."""

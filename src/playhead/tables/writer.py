@@ -21,7 +21,7 @@ from playhead.tables.sql import RowSession
 from playhead.tables.sql_rows import SqlRows
 from playhead.target import SliceComparison, Writer
 from playhead.terms import NotBegunThere, refuse_other_place
-from playhead.written_rows import columns_written
+from playhead.written_rows import columns_filled, columns_written
 
 if TYPE_CHECKING:
     from playhead.tables.target import RowTarget
@@ -67,7 +67,8 @@ class RowWriter(Writer):
         rows = [*table.rows(account, records)]
         refused = [*account.refused_offsets]
         extra_fields = ExtraFields.counted(each.left_out for each in rows)
-        wanted = ((each.record, table.stored(each.row)) for each in rows if each.row)
+        filled = columns_filled(entry)
+        wanted = ((each.record, table.stored(each.row, filled)) for each in rows if each.row)
         shared_with = self._shared_with(table, entry.slice)
         if not table.keeps_one_of_a_key:
             why = "the table has no _partition and _offset"
