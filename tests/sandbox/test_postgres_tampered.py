@@ -459,10 +459,12 @@ class TestOneKeyInSeveralPartitions:
     def test_under_newer_the_latest_that_names_a_column_decides(
         self, sandbox: Endpoints, schema: str, columns: str
     ) -> None:
-        table = Table.made(sandbox.database_url, schema, f"{columns}, w text", on_conflict="newer")
+        columns = f'{columns}, w text, "n{{}}" int'
+        more = {"on_conflict": "newer", "version_column": "n{}"}
+        table = Table.made(sandbox.database_url, schema, columns, **more)
         played = Played(table)
         for n, value in enumerate([{"w": "a"}, {"w": "b"}, {"v": "c"}]):
-            row = record(5, {"id": 1} | value, partition=n, ms=NOON_MS + n)
+            row = record(5, {"id": 1, "n{}": n} | value, partition=n)
             played.slices.append((table.commit([row]), [row]))
         assert played.told() == (3, 0, 0)
         table.run("UPDATE {table} SET w = 'a'")

@@ -205,17 +205,13 @@ class Judgement:
         if not self._may_be_mixture() or len(rows.places) < 2:
             return "true"
         if self._rule == "update":
-            of_column = "pg_catalog.bool_or({}) FILTER (WHERE {})"
+            start, end, rest = "pg_catalog.bool_or(", ")", ""
         else:
-            latest = self._latest_first(f"{self._effective('o')}", f"o.{_PLACE}")
-            of_column = f"(pg_catalog.array_agg({{}} {latest}) FILTER (WHERE {{}}))[1]"
+            latest = self._latest_first(self._effective("o"), f"o.{_PLACE}")
+            start, end, rest = "(pg_catalog.array_agg(", f" {latest})", ")[1]"
         columns = [
-            "coalesce("
-            + of_column.format(
-                f"o.{name}::text IS NOT DISTINCT FROM t.{name}::text",
-                f"pg_catalog.get_bit(o.{_BITS}, {index}) > pg_catalog.get_bit(e.{_BITS}, {index})",
-            )
-            + ", true)"
+            f"coalesce({start}o.{name}::text IS NOT DISTINCT FROM t.{name}::text{end} FILTER (WHERE "
+            f"pg_catalog.get_bit(o.{_BITS}, {index}) > pg_catalog.get_bit(e.{_BITS}, {index})){rest}, true)"
             for index, name in enumerate(named(each.name) for each in self._fields)
         ]
         same = " AND ".join(f"o.{name} = e.{name}" for name in map(named, rows.key))
