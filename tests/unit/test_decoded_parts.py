@@ -49,13 +49,16 @@ def test_values_of_a_few_bytes_each_do_not_become_gigabytes_at_once(
     assert not len(empty)
 
 
-def test_the_parts_of_a_round_keep_the_verdicts_of_their_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Records:
+    """Four records, each of which fills a part."""
     monkeypatch.setattr(value_decoder, "MOST_DECODED", 4)
-    run = Records.of(
+    return Records.of(
         [Record("t", 0, at, 0, TimestampType.CREATE_TIME, None, b"ab") for at in range(4)]
     )
+
+
+def test_the_parts_of_a_round_keep_the_verdicts_of_their_records(run: Records) -> None:
     written = cast(Any, SimpleNamespace(_open_writer=SimpleNamespace()))
     for decoder, parts in (
         (ValueDecoding("hex").open(), [[0], [1], [0], [0]]),
@@ -68,13 +71,7 @@ def test_the_parts_of_a_round_keep_the_verdicts_of_their_records(
         assert {verdicts for _, verdicts in _Part._decoded(written, [(run, None)])} == {None}
 
 
-def test_a_pipeline_with_expressions_leaves_out_none_of_the_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(value_decoder, "MOST_DECODED", 4)
-    run = Records.of(
-        [Record("t", 0, at, 0, TimestampType.CREATE_TIME, None, b"ab") for at in range(4)]
-    )
+def test_a_pipeline_with_expressions_leaves_out_none_of_the_parts(run: Records) -> None:
     decoder = stream._Decoder(ValueDecoding("hex"))
     found = [*decoder.work(iter([arrow_rows.of(run, 0, None)]))]
     offsets = [

@@ -17,10 +17,7 @@ _MAPPED_BITS: Final = 96
 _OF_IPV4: Final = (
     (ipaddress.IPv6Network("64:ff9b::/96"), 96),  # translated at the edge of a network (NAT64)
     (ipaddress.IPv6Network("64:ff9b:1::/48"), 96),  # the same, by prefixes of the network itself
-    (
-        ipaddress.IPv6Network("::ffff:0:0:0/96"),
-        96,
-    ),  # the same, by translators without a state (SIIT)
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 96),  # the same, without a state (SIIT)
     (ipaddress.IPv6Network("2002::/16"), 16),  # through a tunnel (6to4)
     (ipaddress.IPv6Network("2001::/32"), 96),  # through another (Teredo)
 )

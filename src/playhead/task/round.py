@@ -234,10 +234,14 @@ class _Part:
 
     def _decoded(self, runs_read: Iterable[ReadRun]) -> Iterator[ReadRun]:
         for records, verdicts in runs_read:
-            decoder, at = self._open_writer.decoder, 0
-            for part in (records,) if decoder is None else in_parts(decoder, records):
-                yield part, None if verdicts is None else verdicts[at : at + len(part)]
-                at += len(part)
+            decoder, start = self._open_writer.decoder, 0
+            if decoder is None:
+                yield records, verdicts
+                continue
+            for part in in_parts(decoder, records):
+                end = start + len(part)
+                yield part, verdicts[start:end] if verdicts is not None else None
+                start = end
 
     def _write_slice(self, slice_: Slice, runs_read: Iterable[ReadRun]) -> None:
         for open_slice in self._slicer.open_slices(slice_, runs_read):
