@@ -129,8 +129,9 @@ def test_columns_that_only_another_partition_names_are_compared_too(
     tmp_path: Path, changed: str
 ) -> None:
     given = slices_of([{"id": 1, "y": "first"}, {"id": 2}])
-    given = {**given, **slices_of([{"id": 1, "x": "second"}], partition=1)}
-    given = {**given, **slices_of([{"id": 1, "y": "third"}], partition=2)}
+    given = {**given, **slices_of([{"id": 1, "y": "second"}], partition=2)}
+    # The last to write: the row names its record, and only the others name y.
+    given = {**given, **slices_of([{"id": 1, "x": "third"}], partition=1)}
     target = table(tmp_path, "update")
     replayed(target, given)
     assert told(verified(target, given)) == (4, 0, 0)
