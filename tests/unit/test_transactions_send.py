@@ -93,15 +93,21 @@ class Unplaced(Failing):
         self.heard.clear()
 
 
-def test_an_answer_without_an_offset_is_no_acknowledgement(monkeypatch):
-    producer = Unplaced([])
+ONE = RecordColumns("copy", 0, [0], [1], [b"k"], [b"v"], None)
+
+
+def begun(monkeypatch, producer):
     producer.room = 9
     monkeypatch.setattr(clients, "make_producer", lambda *_, **__: producer)
     transactions = Transactions(KafkaConnection("127.0.0.1:1"), "r", "r-0")
     transactions.begin()
-    columns = RecordColumns("copy", 0, [0], [1], [b"k"], [b"v"], None)
+    return transactions
+
+
+def test_an_answer_without_an_offset_is_no_acknowledgement(monkeypatch):
+    transactions = begun(monkeypatch, Unplaced([]))
     acknowledged: list[int] = []
-    transactions.send(columns, acknowledged.append)
+    transactions.send(ONE, acknowledged.append)
     with pytest.raises(TransactionLost, match="did not name their offsets"):
         transactions.flush()
     assert acknowledged == []
@@ -111,12 +117,7 @@ def test_an_answer_without_an_offset_is_no_acknowledgement(monkeypatch):
 
 
 def test_a_record_that_failed_before_the_flush_is_not_taken_for_acknowledged(monkeypatch):
-    producer = Failing([])
-    producer.room = 9
-    monkeypatch.setattr(clients, "make_producer", lambda *_, **__: producer)
-    transactions = Transactions(KafkaConnection("127.0.0.1:1"), "r", "r-0")
-    transactions.begin()
-    columns = RecordColumns("copy", 0, [0], [1], [b"k"], [b"v"], None)
-    transactions.send(columns, lambda _: None)
+    transactions = begun(monkeypatch, Failing([]))
+    transactions.send(ONE, lambda _: None)
     with pytest.raises(TransactionLost, match="flush"):
         transactions.flush()
