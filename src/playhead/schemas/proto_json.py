@@ -50,6 +50,7 @@ class Values:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._types: dict[str, list[tuple[str, bool, Convert]]] = {}
+        self._names: dict[str, dict[int, str]] = {}
 
     def of(self, held: Any) -> Any:
         """Return the JSON value of a Protobuf value."""
@@ -99,9 +100,17 @@ class Values:
         if field.cpp_type == _NESTED:
             return self.of
         if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
-            names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+            names = self._names_of(field.enum_type)
             return lambda number: names.get(number, number)
         return text_of if field.type == FieldDescriptor.TYPE_STRING else _same
+
+    def _names_of(self, enum: Any) -> dict[int, str]:
+        """Return an enum's names by number. Many fields may be of one enum with many names."""
+        names = self._names.get(enum.full_name)
+        if names is None:
+            numbered = enum.values_by_number.items()
+            names = self._names[enum.full_name] = {number: each.name for number, each in numbered}
+        return names
 
 
 def _unknown(fields: Any) -> dict[str, Any]:

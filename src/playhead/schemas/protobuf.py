@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from google.protobuf.message import DecodeError
 from playhead.decoding import Kinds
 from playhead.schemas.proto_compiler import compile_proto
 from playhead.schemas.proto_json import Values, kinds
-from playhead.schemas.protobuf_limits import ProtobufLimits, check_names, need_names, need_texts
+from playhead.schemas.protobuf_limits import ProtobufLimits, check_types, need_names, need_texts
 from playhead.schemas.registry import MOST_REFERENCES, Registry, Schema
 
 _BUILT_IN = "google/protobuf/"
@@ -23,6 +24,8 @@ class ProtobufReader:
     """Reads any type of one file."""
 
     file: Any
+    types: Sequence[Any]
+    """Those that are in no other; to list them for each value could take longer than the value."""
     values: Values
     limits: ProtobufLimits = field(default_factory=ProtobufLimits)
 
@@ -32,9 +35,10 @@ class ProtobufReader:
         _add_references(registry, schema, pool, set())
         _add(pool, schema, _OWN)
         try:
-            return cls(pool.FindFileByName(_OWN), Values(pool))
+            file = pool.FindFileByName(_OWN)
         except (KeyError, TypeError) as exc:
             raise ValueError(f"invalid schema: {exc}") from exc
+        return cls(file, [*file.message_types_by_name.values()], Values(pool))
 
     def read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         """Return fields by the file's names, with 64-bit numbers as text: Protobuf's own JSON."""
@@ -88,7 +92,7 @@ class ProtobufReader:
         return found
 
     def _type(self, indexes: tuple[int, ...]) -> Any:
-        held: Any = list(self.file.message_types_by_name.values())
+        held: Any = self.types
         found = None
         for index in indexes:
             if not 0 <= index < len(held):
@@ -112,7 +116,7 @@ def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str
 
 def _add(pool: Any, schema: Schema, name: str) -> None:
     file = _compiled(schema.text)
-    check_names(file)
+    check_types(file)
     file.name = name
     _add_built_in(pool, file)
     try:

@@ -19,6 +19,8 @@ MOST_NAMES: Final = 128 << 20
 """The maximum number of letters of the names of fields, or of enums' values: a byte of a value can stand for one."""
 MOST_LETTERS: Final = 255
 """The maximum length of a name of a field or an enum's value: two bytes of a value can stand for it in its JSON."""
+MOST_MAPS: Final = 8_191
+"""The maximum number of maps in a type: no value has room for more, and the library takes long to find that out."""
 _ANY: Final = "google.protobuf.Any"
 _ITSELF: Final = "DESCRIPTOR"
 _ASKED_FOR: Final = (_ITSELF, "ListFields")
@@ -61,6 +63,8 @@ class ProtobufLimits:
 
     def __init__(self) -> None:
         self._types: dict[str, _Type] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._lengths: dict[str, dict[int, int]] = {}
         self._reached: dict[str, _Reach] = {}
 
     def check(self, kind: Any, data: bytes) -> None:
@@ -96,7 +100,7 @@ class ProtobufLimits:
                 waiting += [opened(held)] if fields_of(held) else []
                 continue
             waiting += _messages(held)
-            letters += sum(_letters(field, value) for field, value in fields_of(held))
+            letters += sum(self._letters(field, value) for field, value in fields_of(held))
             if letters > MOST_NAMES:
                 raise ValueError(f"names of enums take more than {MOST_NAMES:,} letters of it")
 
@@ -124,13 +128,42 @@ class ProtobufLimits:
             made = [kind]
             if kind.GetOptions().map_entry:  # A value that is not there is made nevertheless.
                 made += nested.values()
-            enums = [each.enum_type for each in fields if each.enum_type is not None]
-            known = self._types[kind.full_name] = _Type(
-                sum(len(each.fields) for each in made),
-                sum(map(_letters_of_names, made)),
-                max((len(name) for each in enums for name in each.values_by_name), default=0),
-                nested,
-            )
+            enums = {each.enum_type.full_name: each.enum_type for each in fields if each.enum_type}
+            lengths = map(self._lengths_of, enums.values())
+            counts, letters = zip(*map(self._size, made), strict=True)
+            longest = max((max(each.values()) for each in lengths), default=0)
+            known = self._types[kind.full_name] = _Type(sum(counts), sum(letters), longest, nested)
+        return known
+
+    def _size(self, kind: Any) -> tuple[int, int]:
+        """Return how many fields a type has, and the letters of their names and of the names of enums' defaults.
+
+        A type with thousands of maps to itself would otherwise be counted once for each of them.
+        """
+        known = self._sizes.get(kind.full_name)
+        if known is None:
+            names = [each.name for each in kind.fields]
+            names += [each.enum_type.values[0].name for each in kind.fields if each.enum_type]
+            known = self._sizes[kind.full_name] = len(kind.fields), sum(map(len, names))
+        return known
+
+    def _letters(self, field: Any, value: Any) -> int:
+        """Return the length of the names that a field with enums stands for."""
+        field, value = _of_map(field, value)
+        if field.enum_type is None:
+            return 0
+        of = self._lengths_of(field.enum_type)
+        counts = Counter((value,) if isinstance(value, int) else value)
+        return sum(count * of.get(number, 0) for number, count in counts.items())
+
+    def _lengths_of(self, enum: Any) -> dict[int, int]:
+        """Return the lengths of an enum's names, by number."""
+        known = self._lengths.get(enum.full_name)
+        if known is None:
+            named = enum.values_by_number.items()
+            known = self._lengths[enum.full_name] = {
+                number: len(each.name) for number, each in named
+            }
         return known
 
     def check_names(self, held: Any) -> None:
@@ -162,32 +195,18 @@ class ProtobufLimits:
         return known
 
 
-def _letters_of_names(kind: Any) -> int:
-    """Return the length of the names of a type's fields, and of the names of enums' defaults."""
-    names = [each.name for each in kind.fields]
-    names += [each.enum_type.values[0].name for each in kind.fields if each.enum_type is not None]
-    return sum(map(len, names))
-
-
-def _letters(field: Any, value: Any) -> int:
-    """Return the length of the names that a field with enums stands for."""
-    entry = field.message_type
-    if entry is not None and entry.GetOptions().map_entry:
-        field, value = entry.fields_by_name["value"], value.values()
-    if field.enum_type is None:
-        return 0
-    of = {number: len(each.name) for number, each in field.enum_type.values_by_number.items()}
-    counts = Counter((value,) if isinstance(value, int) else value)
-    return sum(count * of.get(number, 0) for number, count in counts.items())
-
-
-def check_names(file: Any) -> None:
-    """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it."""
+def check_types(file: Any) -> None:
+    """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it, or
+    with a type of so many maps that no value can have it.
+    """
     waiting = [file]
     while waiting:
         held = waiting.pop()
         is_file = held is file
-        waiting += held.message_type if is_file else held.nested_type
+        types = held.message_type if is_file else held.nested_type
+        if sum(each.options.map_entry for each in types) > MOST_MAPS:
+            raise ValueError(f"the schema has a type with more than {MOST_MAPS:,} maps")
+        waiting += types
         names = [each.name for kind in held.enum_type for each in kind.value]
         names += [each.name for each in held.extension]
         names += [held.package] if is_file else [each.name for each in held.field]
@@ -237,6 +256,14 @@ def text_of(held: Any) -> str:
     if not isinstance(held, str):
         raise ValueError("a text is not UTF-8")  # noqa: TRY004 - a record is refused for it
     return held
+
+
+def _of_map(field: Any, value: Any) -> tuple[Any, Any]:
+    """Return the field of a map's values, and these values; another field as it is."""
+    entry = field.message_type
+    if entry is None or not entry.GetOptions().map_entry:
+        return field, value
+    return entry.fields_by_name["value"], value.values()
 
 
 def _messages(held: Any) -> Iterator[Any]:
