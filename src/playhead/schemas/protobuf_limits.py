@@ -7,6 +7,7 @@ in an `Any` is decoded again at each level, and each level keeps a copy of all b
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 MOST_FIELDS: Final = 2_000_000
@@ -244,7 +245,7 @@ def need_texts(held: Any) -> None:
     while waiting:
         held = waiting.pop()
         waiting += _messages(held)
-        for field, value in fields_of(held):
+        for field, value in starmap(_of_map, fields_of(held)):
             if field.type == field.TYPE_STRING:
                 several = (value,) if isinstance(value, str | bytes) else value
                 for each in several:
