@@ -155,11 +155,23 @@ def _written_at(file: Path) -> float:
         return 0.0
 
 
-def database_url(memory: SandboxState) -> str:
-    """Return the database's URL with its password."""
+def database_url(memory: SandboxState, name: str = NAME) -> str:
+    """Return a database's URL with its password, which clients of every version understand."""
     return (
-        f"postgresql://{USER}:{memory.database_password}@{LOOPBACK}:{memory.database_port}/{NAME}"
+        f"postgresql://{USER}:{memory.database_password}@{LOOPBACK}:{memory.database_port}/{name}"
     )
+
+
+def guarded_url(memory: SandboxState, name: str = NAME) -> str:
+    """Return a database's URL with which our libpq sends the password to no server that asks for it.
+
+    Another user can take the port before the server does, and when the server has ended.
+    """
+    import psycopg
+
+    url = database_url(memory, name)
+    can_refuse = psycopg.pq.version() >= _REQUIRES_AUTH
+    return f"{url}?require_auth=scram-sha-256" if can_refuse else url
 
 
 def _lets_in(memory: SandboxState) -> bool:
@@ -167,10 +179,7 @@ def _lets_in(memory: SandboxState) -> bool:
     import psycopg
     from psycopg import sql
 
-    maintenance = database_url(memory).rpartition("/")[0] + "/postgres"
-    if psycopg.pq.version() >= _REQUIRES_AUTH:
-        # Another user can take the port before the server does, and ask for the password itself.
-        maintenance += "?require_auth=scram-sha-256"
+    maintenance = guarded_url(memory, "postgres")
     try:
         with psycopg.connect(maintenance, connect_timeout=2, autocommit=True) as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME])

@@ -17,7 +17,7 @@ from playhead.host.folder_tree import remove_tree
 from playhead.host.runtimes import command_of
 from playhead.sandbox import folder as ground
 from playhead.sandbox.broker import Broker
-from playhead.sandbox.database import Database, database_url
+from playhead.sandbox.database import Database, database_url, guarded_url
 from playhead.sandbox.folder import LOOPBACK, SandboxState
 
 _STARTS = 4
@@ -93,10 +93,9 @@ class Sandbox:
                 for server in started:
                     server.stop()
                 raise
-            endpoints = self._endpoints(memory)
-            self._publish(endpoints)
+            self._publish(memory)
             abort_point("sandbox.published")
-            return endpoints
+            return self._endpoints(memory)
 
     def down(self, *, say: Callable[[str], None] = _silent) -> list[str]:
         """Stop the running servers and keep their data; return those that were stopped."""
@@ -220,12 +219,12 @@ class Sandbox:
     def _endpoints(self, memory: SandboxState) -> Endpoints:
         return Endpoints(self.directory, f"{LOOPBACK}:{memory.broker_port}", database_url(memory))
 
-    def _publish(self, endpoints: Endpoints) -> None:
-        """Write a context that every command finds while the sandbox is up."""
+    def _publish(self, memory: SandboxState) -> None:
+        """Write a context that every command finds while the sandbox is up, or its servers have died."""
         write_whole(
             self._context_file,
-            f'bootstrap_servers = "{endpoints.bootstrap_servers}"\n'
-            f'database = "{endpoints.database_url}"\n',
+            f'bootstrap_servers = "{self._endpoints(memory).bootstrap_servers}"\n'
+            f'database = "{guarded_url(memory)}"\n',
         )
 
     def _forget(self, broker: Broker, database: Database) -> None:
