@@ -140,19 +140,19 @@ def _add_built_in(pool: Any, file: Any) -> None:
     for name in file.dependency:
         if name.startswith(_BUILT_IN) and not _has(pool, name):
             own = descriptor_pb2.FileDescriptorProto()
-            _load_built_in(name)
-            descriptor_pool.Default().FindFileByName(name).CopyToProto(own)
+            _built_in(name).CopyToProto(own)
             _add_built_in(pool, own)
             pool.Add(own)
 
 
-def _load_built_in(name: str) -> None:
+def _built_in(name: str) -> Any:
     from importlib import import_module
 
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     try:
         import_module(module)
-    except ImportError as exc:
+        return descriptor_pool.Default().FindFileByName(name)
+    except (ImportError, KeyError) as exc:
         raise ValueError(f"the schema imports {name}, which is not known here") from exc
 
 
