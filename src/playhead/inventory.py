@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from playhead.ledger import Entry
 from playhead.offset_bitmap import BitmapWords
@@ -10,6 +10,9 @@ from playhead.record import Slice
 from playhead.source import TopicPartition
 from playhead.target import Target
 from playhead.terms import Terms, Whereto
+
+KeysOf = Literal["records", "tombstones"]
+"""Whose keys are asked for: those of records that can be rows, or those of tombstones."""
 
 
 @dataclass(slots=True)
@@ -62,8 +65,11 @@ class Inventory(Protocol):
         """Return the conflict rule under which a late record never replaces a later one; None to append."""
         ...
 
-    def known_by_columns(self, columns: tuple[str, ...], /) -> Target:
-        """Return a target whose `compare` only checks that a row has a record's values in these columns."""
+    def known_by_columns(self, columns: tuple[str, ...], tells: KeysOf | None = None, /) -> Target:
+        """Return a target whose `compare` only checks that a row has a record's values in these columns.
+
+        With `tells`, it asks no row, and only tells what such records have in these columns.
+        """
         ...
 
 

@@ -149,6 +149,8 @@ class SliceComparison:
     """Records that could not be compared."""
     missing: tuple[tuple[int, int, int], ...] = ()
     """Runs without a row when only existence was checked: from offset, to offset, number of records."""
+    keys: tuple[tuple[int, int | None, int], ...] = ()
+    """When keys were asked for: offset, a number that stands for the key (None without one), and time of a record."""
     unlike: int = 0
     """Records that were not looked for because the target can never have them: tombstones, unreadable ones."""
     elsewhere: int = 0

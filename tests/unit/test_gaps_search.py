@@ -16,8 +16,10 @@ from playhead.gaps import log_scan
 from playhead.gaps import missing as lacking
 from playhead.gaps import search as gaps
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
+from playhead.gaps.log_start import split_gone
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.search import GapFinder, GapQuery
+from playhead.gaps.written_by import UNKNOWN
 from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.replay.begun_replays import NotBegun
@@ -158,7 +160,7 @@ def test_with_a_settling_time_of_zero_nothing_settles():
 def test_named_offsets_before_the_log_have_expired():
     bounds = {(TOPIC, 0): Bounds(50, 90, 90), (TOPIC, 1): Bounds(0, 5, 5)}
     spans = Span.parse("0:10-60,0:70-80,1:0-5").offsets
-    gone, held = gaps._gone(Resolved(None, None, spans), bounds)
+    gone, held = split_gone(Resolved(None, None, spans), bounds)
     assert gone == (Slice(TOPIC, 0, 10, 50),)
     assert held is not None
     assert held.offsets == (
@@ -170,13 +172,13 @@ def test_named_offsets_before_the_log_have_expired():
 
 def test_where_all_has_expired_nothing_is_left():
     spans = Span.parse("laps:0:10-50").offsets
-    gone, held = gaps._gone(Resolved(None, None, spans), {(TOPIC, 0): Bounds(50, 90, 90)})
+    gone, held = split_gone(Resolved(None, None, spans), {(TOPIC, 0): Bounds(50, 90, 90)})
     assert (gone, held) == ((Slice(TOPIC, 0, 10, 50),), None)
 
 
 def test_a_span_by_time_names_no_offsets_that_expired():
     asked = Resolved(T, None)
-    assert gaps._gone(asked, {(TOPIC, 0): Bounds(50, 90, 90)}) == ((), asked)
+    assert split_gone(asked, {(TOPIC, 0): Bounds(50, 90, 90)}) == ((), asked)
 
 
 # --- how to compare
@@ -329,6 +331,7 @@ def search(**changes: object) -> GapFinder:
     """One that was never connected: only what it asks for is of interest."""
     made = object.__new__(GapFinder)
     made.question = GapQuery(request(**changes))
+    made._way, made._written = "ledger", UNKNOWN
     return made
 
 
@@ -353,41 +356,6 @@ def test_what_settles_or_has_expired_is_not_replayed():
         found((3, 4)), found=(*found((3, 4)).found, *found((50, 60), kind="settling").found)
     )
     assert search().replay_of(both).span == "laps:0:3-4"
-
-
-def test_too_many_gaps_to_replay_one_by_one_are_refused(monkeypatch):
-    monkeypatch.setattr(gaps, "_MOST_REPLAYED", 2)
-    assert search().replay_of(found((1, 2), (3, 4))).span
-    with pytest.raises(Refused, match="3 gaps would be as many transactions") as caught:
-        search().replay_of(found((1, 2), (3, 4), (5, 6)))
-    assert "--on-conflict ignore" in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"on_conflict": "update"}, "replace later records' rows"),
-        ({"on_conflict": "update", "tombstones": "delete"}, "replace later records' rows"),
-        ({"on_conflict": "ignore", "tombstones": "delete"}, "delete rows of later records"),
-        ({"tombstones": "delete"}, "delete rows of later records"),
-    ],
-)
-def test_what_was_missing_does_not_have_the_last_word(options, told):
-    with pytest.raises(Refused, match=told) as caught:
-        search(**options).replay_of(found((3, 4)))
-    assert "--on-conflict newer" in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"on_conflict": "newer", "tombstones": "delete"},
-        {"on_conflict": "ignore", "tombstones": "skip"},
-        {"on_conflict": "update", "key": ("_topic", "_partition", "_offset")},
-    ],
-)
-def test_what_goes_by_time_or_touches_no_row_is_replayed(options):
-    assert search(**options).replay_of(found((3, 4))).on_conflict == options["on_conflict"]
 
 
 def test_counts_of_a_transform_count_where_a_gap_is_whole():

@@ -395,6 +395,6 @@ def test_a_name_that_the_library_needs_itself_is_refused_in_plain_words(
 @pytest.mark.parametrize("name", ["timestamp", "unknown.proto", "../any.proto"])
 def test_an_import_that_does_not_exist_is_named(name):
     imported = f"google/protobuf/{name}"
+    text = f'syntax = "proto3"; import "{imported}"; message T {{ int32 a = 1; }}'
     with pytest.raises(ValueError, match=f"imports {imported}, which is not known here"):
-        text = f'syntax = "proto3"; import "{imported}"; message T {{ int32 a = 1; }}'
         ProtobufReader.of(Registry("http://127.0.0.1:1"), Schema("PROTOBUF", text))

@@ -1,7 +1,7 @@
 """Finds the partitions whose log begins inside a span by time, because older records were deleted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from playhead.gaps.gap import Gap
@@ -130,3 +130,26 @@ def _notes(starts: Sequence[LogStart]) -> list[Note]:
         "--offsets"
     )
     return [Note(EXPIRED, text)]
+
+
+def split_gone(
+    resolved: Resolved, bounds: Mapping[TopicPartition, Bounds]
+) -> tuple[tuple[Slice, ...], Resolved | None]:
+    """Split off named offsets before the log's start; None if no others remain."""
+    if not resolved.offsets:
+        return (), resolved
+    topics = sorted({topic for topic, _ in bounds})
+    gone, left = [], []
+    for each in resolved.offsets:
+        topic = each.topic or (topics[0] if len(topics) == 1 else None)
+        held = bounds.get((topic, each.partition)) if topic is not None else None
+        start = each.from_offset
+        if topic is None or held is None or start is None or start >= held.earliest:
+            left.append(each)
+            continue
+        end = held.earliest if each.to_offset is None else min(each.to_offset, held.earliest)
+        if start < end:
+            gone.append(Slice(topic, each.partition, start, end))
+        if each.to_offset is None or each.to_offset > held.earliest:
+            left.append(replace(each, from_offset=held.earliest))
+    return tuple(gone), replace(resolved, offsets=tuple(left)) if left else None

@@ -1,12 +1,14 @@
 """Looks for the records of a span by the rows of a table, and refuses to call it whole if none can be a row."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from playhead.errors import Refused, Unavailable
 from playhead.gaps.missing import MissingOffsets, inventory_of
+from playhead.inventory import KeysOf
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
@@ -14,6 +16,7 @@ from playhead.replay.assemble import Wiring
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import comparing_job, findings_of
 from playhead.source import Source, SourceFacts
+from playhead.target import Target
 from playhead.task.slicer import Filter
 
 _AT_ONCE = 100_000
@@ -40,6 +43,17 @@ class NothingLookedFor(Refused):
         )
 
 
+class RecordKey(NamedTuple):
+    """What a record has in the key columns of a table."""
+
+    topic: str
+    partition: int
+    offset: int
+    number: int | None
+    """Stands for the values: equal keys have equal numbers. None if there is no value in a column."""
+    time_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class RowLookup:
     """Looks for records by the rows of a table."""
@@ -56,12 +70,7 @@ class RowLookup:
     def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> MissingOffsets:
         """Read and decode the records of the spans, and look for a row of each in the database."""
         target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
-        pieces = [piece for span in spans for piece in span.pieces(_AT_ONCE)]
-        entries = [Entry(piece, 0, 0) for piece in pieces]
-        ends = replace(self.ends, target=target)
-        job = comparing_job(_JOB, ends, self.facts, entries, self.in_time, self.slots)
-        findings = findings_of(self.run_job, job)
-        _need_all(pieces, [Slice(**each["slice"]) for each in findings])
+        findings = self._found(spans, target, self.in_time)
         runs = {
             Slice(each["slice"]["topic"], each["slice"]["partition"], start, end): count
             for each in findings
@@ -76,6 +85,31 @@ class RowLookup:
         by = f"rows by {', '.join(columns)}"
         is_blind = unlike > 0 and not looked_for
         return MissingOffsets(sorted(runs), by, None, notes, counts, unlike if is_blind else 0)
+
+    def keys(self, spans: Sequence[Slice], columns: Sequence[str], of: KeysOf) -> list[RecordKey]:
+        """Read and decode the records or the tombstones of the spans, and return what they have in the columns.
+
+        Records outside of the span by their own time are left out; of tombstones all count.
+        """
+        target = inventory_of(self.ends.target).known_by_columns(tuple(columns), of)
+        in_time = self.in_time if of == "records" else Filter()
+        return [
+            RecordKey(each["slice"]["topic"], each["slice"]["partition"], *found)
+            for each in self._found(spans, target, in_time)
+            for found in each["keys"]
+        ]
+
+    def _found(
+        self, spans: Sequence[Slice], target: Target, in_time: Filter
+    ) -> list[Mapping[str, Any]]:
+        """Return what such a target finds of each piece of the spans."""
+        pieces = [piece for span in spans for piece in span.pieces(_AT_ONCE)]
+        entries = [Entry(piece, 0, 0) for piece in pieces]
+        ends = replace(self.ends, target=target)
+        job = comparing_job(_JOB, ends, self.facts, entries, in_time, self.slots)
+        findings = findings_of(self.run_job, job)
+        _need_all(pieces, [Slice(**each["slice"]) for each in findings])
+        return findings
 
     def refuse_blindness(
         self, found: MissingOffsets, spans: Sequence[Slice], columns: Sequence[str]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from playhead.config.context import Configuration
 from playhead.endpoint import system_of
-from playhead.errors import Refused
+from playhead.gaps.deleted_later import last_of_keys, without_deleted
+from playhead.gaps.filling import fill_rules, filling, may_share_keys
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
 from playhead.gaps.log_scan import seen
 from playhead.gaps.log_start import (
@@ -15,6 +16,7 @@ from playhead.gaps.log_start import (
     expired_by_ledger,
     expired_by_offsets,
     log_starts_inside,
+    split_gone,
 )
 from playhead.gaps.lost_from_log import Committed, lost_from_log
 from playhead.gaps.missing import (
@@ -38,6 +40,7 @@ from playhead.gaps.table_doubts import (
     unkeyed,
 )
 from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
+from playhead.gaps.written_by import UNKNOWN, WrittenTable, written_table
 from playhead.ledger import remaining
 from playhead.note import Note
 from playhead.record import Slice
@@ -46,14 +49,12 @@ from playhead.replay.engine import Engine
 from playhead.replay.planner import Frozen, freeze
 from playhead.replay.samples import where_the_records_are
 from playhead.request import Request
-from playhead.source import Bounds, SourceFacts, TopicPartition
-from playhead.span import OffsetSpan, Resolved, Span
-from playhead.tables.columns import OFFSET, PLACE
+from playhead.source import SourceFacts
+from playhead.span import Resolved
+from playhead.tables.columns import PLACE
 from playhead.task.slicer import Filter
 
 SETTLE_MS = 30_000
-# Each gap becomes a slice, and so a transaction.
-_MOST_REPLAYED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class GapFinder:
     looked: tuple[Note, ...] = field(init=False)
     """Notes on the records after the end of a span by time."""
     _way: str = field(init=False)
+    _written: WrittenTable = field(init=False, default=UNKNOWN)
     _engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,9 +102,13 @@ class GapFinder:
         self._engine = Engine(self.configuration, spec.transform if spec.is_transformed else None)
         source = self.ends.source
         self.facts = source.facts()
+        if system_of(request.target_endpoint).kind == "table" and self.question.by != "ledger":
+            request, self._written = written_table(self.ends.target, self.facts, request)
+            self.question = replace(self.question, request=request)
+            self.ends = ends(request, self.configuration)
         bounds = source.bounds()
         self.resolved = request.spec.span.resolve(time.time_ns())
-        self.gone, held = _gone(self.resolved, bounds)
+        self.gone, held = split_gone(self.resolved, bounds)
         self.begins_inside = tuple(log_starts_inside(source, bounds, self.resolved))
         frozen = Frozen()
         if held is not None:
@@ -125,7 +131,7 @@ class GapFinder:
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
         doubtful, lost, doubts, begun = self._doubts(lacking)
-        first = (*deleted.notes, *open_notes, *doubts)
+        first = (*self._written.notes, *deleted.notes, *open_notes, *doubts)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
         common = {
@@ -230,7 +236,7 @@ class GapFinder:
             return by_ledger(request, self.ends, self.facts, spans, question.ledgers)
         if self._way == "key":
             rows, columns = self._rows(), columns_of(request, question.time_column)
-            found = rows.lacking(self.spans, columns)
+            found = self._without_deleted(rows, rows.lacking(self.spans, columns))
             rows.refuse_blindness(found, self.spans, columns)
             unseen = [_unseen(self.gone, found.by)] if self.gone else []
             slices = sorted((*self.gone, *found.slices))
@@ -249,13 +255,23 @@ class GapFinder:
             if request.spec.table.key
             else self._place_columns()
         )
-        again = self._rows().lacking(in_log, columns)
+        rows = self._rows()
+        again = self._without_deleted(rows, rows.lacking(in_log, columns))
         gone = [each for each in found.slices if _is_inside(each, self.gone)]
         by = f"{found.by}, then {again.by.removeprefix('rows by ')}"
         notes = [*found.notes, *again.notes, _met(in_log, columns)]
         return MissingOffsets(
             sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records
         )
+
+    def _without_deleted(self, rows: RowLookup, found: MissingOffsets) -> MissingOffsets:
+        table = self.question.request.spec.table
+        if table.tombstones != "delete" or not table.key:
+            return found
+        facts = facts_of_tables(self.ends.target, self._topics())
+        committed = of_present_topics(self.ends.target, facts, self.facts)
+        by_time = table.on_conflict == "newer"
+        return without_deleted(rows, found, table.key, self.spans, committed, by_time=by_time)
 
     def _place_columns(self) -> tuple[str, ...]:
         return inventory_of(self.ends.target).columns_there(self._topics(), PLACE)
@@ -289,21 +305,21 @@ class GapFinder:
     # --- filling them
 
     def replay_of(self, gaps: Gaps) -> Request:
-        """Return the request that replays exactly the missing offsets."""
+        """Return the request that replays exactly the missing offsets; of several of a key, perhaps the last one."""
         refuse_hidden_rows(gaps)
-        missing = gaps.missing_slices()
-        if len(missing) > _MOST_REPLAYED:
-            raise Refused(
-                f"{len(missing):,} gaps would be as many transactions; at most {_MOST_REPLAYED:,} are "
-                "replayed one by one",
-                hint="replay the whole span: playhead replay … --on-conflict ignore",
-            )
-        request = self.question.request
-        span = str(Span(offsets=tuple(map(_as_span, missing))))
-        table = request.spec.table
-        rule = table.on_conflict or self._inferred_rule()
-        _refuse_to_go_over_later(rule, table.tombstones, table.key)
-        return replace(request, span=span, lateness_ms=0, on_conflict=rule, create=False)
+        request, missing = self.question.request, gaps.missing_slices()
+        self._written.refuse_another_rule(request)
+        rules = fill_rules(
+            request.spec.table,
+            self._inferred_rule,
+            self._has_offsets,
+            by_rows=self._way == "key" or gaps.by != "offsets",
+            first_stays=self._written.first_stays,
+        )
+        key = request.key or self._written.key
+        if rules.only_last and may_share_keys(key):
+            missing = last_of_keys(self._rows().keys(missing, key, "records"))
+        return filling(request, rules, missing)
 
     def _inferred_rule(self) -> str | None:
         """Return the conflict rule under which missing records never replace later ones."""
@@ -313,46 +329,6 @@ class GapFinder:
         return inventory_of(self.ends.target).safest_conflict_rule(
             self._topics(), request.spec.table.key
         )
-
-
-def _refuse_to_go_over_later(rule: str | None, tombstones: str | None, key: Sequence[str]) -> None:
-    """Refuse a rule under which missing records, which are older, would replace later ones."""
-    by_time = (
-        "--on-conflict newer compares times; it needs _timestamp in the table, or --version-column"
-    )
-    if rule == "update" and OFFSET not in key:
-        raise Refused(
-            "--on-conflict update would replace later records' rows with the missing records",
-            hint=f"{by_time}; ignore leaves rows that are there alone",
-        )
-    if tombstones == "delete" and rule != "newer":
-        raise Refused(
-            "missing tombstones would delete rows of later records",
-            hint=f"{by_time}; --tombstones skip leaves rows that are there alone",
-        )
-
-
-def _gone(
-    resolved: Resolved, bounds: Mapping[TopicPartition, Bounds]
-) -> tuple[tuple[Slice, ...], Resolved | None]:
-    """Split off named offsets before the log's start; None if no others remain."""
-    if not resolved.offsets:
-        return (), resolved
-    topics = sorted({topic for topic, _ in bounds})
-    gone, left = [], []
-    for each in resolved.offsets:
-        topic = each.topic or (topics[0] if len(topics) == 1 else None)
-        held = bounds.get((topic, each.partition)) if topic is not None else None
-        start = each.from_offset
-        if topic is None or held is None or start is None or start >= held.earliest:
-            left.append(each)
-            continue
-        end = held.earliest if each.to_offset is None else min(each.to_offset, held.earliest)
-        if start < end:
-            gone.append(Slice(topic, each.partition, start, end))
-        if each.to_offset is None or each.to_offset > held.earliest:
-            left.append(replace(each, from_offset=held.earliest))
-    return tuple(gone), replace(resolved, offsets=tuple(left)) if left else None
 
 
 def _met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
@@ -385,10 +361,6 @@ def _recounted(gaps: Sequence[Gap], records: Mapping[Slice, int]) -> list[Gap]:
         is_whole = (at.topic, at.partition, at.to_offset) in ends
         found.append(replace(gap, records=count) if count is not None and is_whole else gap)
     return found
-
-
-def _as_span(slice_: Slice) -> OffsetSpan:
-    return OffsetSpan(slice_.topic, slice_.partition, slice_.from_offset, slice_.to_offset)
 
 
 def _in_order(gap: Gap) -> Slice:

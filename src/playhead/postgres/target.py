@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playhead.errors import Refused, Unavailable
-from playhead.inventory import HeldOffsets, TableFacts
+from playhead.inventory import HeldOffsets, KeysOf, TableFacts
 from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.postgres import no_values, offsets_held, storage
@@ -62,13 +62,13 @@ class PostgresTarget(Target):
     decode: str = "json"
     create: bool = False
     extra_fields: str | None = None
-    """What becomes of fields that no column takes: `note` counts them, which is the rule, `fail` refuses
-    their records, and anything else is the column that keeps them."""
+    """For fields that no column takes: `note` counts them, `fail` refuses them, else the column that keeps them."""
     ledger_table: str = str(DEFAULT)
     is_endless: bool = False
     """Whether slices are joined as they arrive, as for a live pipeline."""
     known_by: tuple[str, ...] = ()
     """If set, `compare` only looks for a row with a record's values in these columns."""
+    tells: KeysOf | None = None  # If set, it only tells these values, of records or of tombstones.
 
     def for_live(self) -> "PostgresTarget":
         return replace(self, is_endless=True)
@@ -108,7 +108,9 @@ class PostgresTarget(Target):
                     others = [each for each in its if each != topic]
                     subject = Subject(topic, layout, self._habits(table), look.of(topic), others)
                     refuse(session, subject)
-                    self._refuse_without_latest(session, subject)
+                    latest = self._latest(session, "", layout, subject.habits)
+                    if latest is not None:
+                        latest.own.refuse_unusable(RIGHTS)
                     notes += inspection_notes(session, subject)
                 else:
                     hint = "--create creates it, with columns inferred from a sample of the records"
@@ -166,7 +168,8 @@ class PostgresTarget(Target):
     def _habits(self, table: Table | NewTable) -> WriteRules:
         if self.known_by:
             stays = (self.on_conflict, self.version_column or "_timestamp")
-            return WriteRules(self.known_by, None, "", "skip", self.decode, False, *stays)
+            tombstones = "delete" if self.tells == "tombstones" else "skip"
+            return WriteRules(self.known_by, None, "", tombstones, self.decode, False, *stays)
         rule = self.on_conflict
         needs_key = rule is not None or self.tombstones == "delete"
         key = self.key or (table.primary_key or () if needs_key else ())
@@ -322,8 +325,8 @@ class PostgresTarget(Target):
             ledger = self._ledger(session)
             return {each: ledger.entries(each) for each in replay_ids}
 
-    def known_by_columns(self, columns: tuple[str, ...], /) -> "PostgresTarget":
-        return replace(self, known_by=columns)
+    def known_by_columns(self, columns: tuple[str, ...], tells: KeysOf | None = None, /) -> Target:
+        return replace(self, known_by=columns, tells=tells)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:
@@ -339,7 +342,7 @@ class PostgresTarget(Target):
                 return tables[topic]
 
             ledger = self._ledger(session)
-            yield PostgresWriter(session, ledger, replay_id, table_of, self.known_by)
+            yield PostgresWriter(session, ledger, replay_id, table_of, self.known_by, self.tells)
 
     def _latest(
         self, session: Session, replay_id: str, layout: Layout, habits: WriteRules
@@ -359,11 +362,6 @@ class PostgresTarget(Target):
             latest = self._latest(session, replay_id, layout, self._habits(table))
             if latest is not None and not latest.exists():
                 yield not_remembered(table.place)
-
-    def _refuse_without_latest(self, session: Session, subject: Subject) -> None:
-        latest = self._latest(session, "", subject.layout, subject.habits)
-        if latest is not None:
-            latest.own.refuse_unusable(RIGHTS)
 
     def _open_table(self, session: Session, topic: str) -> OpenTable:
         place = place_of(session.run, self.table, topic)

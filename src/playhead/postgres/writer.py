@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from playhead.account import Account
 from playhead.host.faults import abort_point
+from playhead.inventory import KeysOf
 from playhead.ledger import MOST_REFUSED, Entry
 from playhead.postgres.compare import Comparison, rows_by
 from playhead.postgres.compare_appended import AppendedRows
@@ -21,6 +22,7 @@ from playhead.postgres.find_missing import MissingRows
 from playhead.postgres.ledger import Ledger
 from playhead.postgres.merge_sql import KEYS, STAGE, MergeSql, named
 from playhead.postgres.open_table import OpenTable, copied
+from playhead.postgres.record_keys import keys_of_records
 from playhead.postgres.rows.altered_values import CUT, ROUNDED
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.decode import ORDER, Decoded
@@ -88,9 +90,10 @@ class PostgresWriter(Writer):
         replay_id: str,
         table_of: Callable[[str], OpenTable],
         known_by: Sequence[str] = (),
+        tells: KeysOf | None = None,
     ) -> None:
         self._session, self._ledger, self._replay_id = session, ledger, replay_id
-        self._table_of, self._known_by = table_of, known_by
+        self._table_of, self._known_by, self._tells = table_of, known_by, tells
         self._courses: dict[str, WritePath] = {}
         self._compared: dict[TablePlace, FinalRows | AppendedRows] = {}
 
@@ -123,6 +126,8 @@ class PostgresWriter(Writer):
     def compare(self, entry: Entry, records: Iterable[Records], /) -> SliceComparison | None:
         table = self._table_of(entry.slice.topic)
         whole = gathered(entry.slice, records)
+        if self._tells is not None:
+            return keys_of_records(self._session, table, entry, whole, self._tells)
         if self._known_by:
             return MissingRows(self._session, table, self._known_by, entry).findings(whole)
         if not needs_all_slices(table):

@@ -16,8 +16,11 @@ from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.shown import proof_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playhead.gaps.search import GapFinder
     from playhead.proof import Proof
+    from playhead.request import Request
     from playhead.timeline.timeline import Timeline
 
 _SHOWN = 20
@@ -100,10 +103,8 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     for each in before.of("missing")[:_SHOWN]:
         run.output.say(f"  {_line(each)}")
     asked = search.replay_of(before)
-    if asked.on_conflict != search.question.request.on_conflict:
-        run.output.say(
-            f"  existing rows: --on-conflict {asked.on_conflict}, because the table has a key"
-        )
+    for line in _rule_lines(before, search.question.request, asked):
+        run.output.say(f"  {line}")
     part = share(run, asked.target_endpoint)
     planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])
     if run.values["dry_run"]:
@@ -113,6 +114,22 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     for line in proof_lines(proof):
         run.output.say(line)
     _look_again(run, search, before, proof)
+
+
+def _rule_lines(before: Gaps, said: "Request", asked: "Request") -> "Iterator[str]":
+    """Yield what the replay does otherwise than the options say."""
+    if asked.on_conflict != said.on_conflict:
+        why = "because the table has a key"
+        version = ""
+        if asked.version_column != said.version_column:
+            version = f" --version-column {asked.version_column}"
+            why = "so that no later row is replaced"
+        yield f"existing rows: --on-conflict {asked.on_conflict}{version}, {why}"
+    offsets = sum(map(len, before.missing_slices()))
+    named = asked.spec.span.offsets
+    replayed = sum((each.to_offset or 0) - (each.from_offset or 0) for each in named)
+    if replayed < offsets:
+        yield f"of the records with the same key, only the last one is replayed: {replayed:,} offsets"
 
 
 def _look_again(run: Run, search: "GapFinder", before: Gaps, proof: "Proof") -> None:

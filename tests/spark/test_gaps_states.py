@@ -1,0 +1,151 @@
+"""Gaps of tables whose rows are states: the last record of a key, or no row after its tombstone."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from click.testing import CliRunner
+
+from playhead.cli.app import app
+from playhead.gaps.gap import Gaps
+from playhead.gaps.search import GapFinder, GapQuery
+from playhead.gaps.written_by import OtherRule
+from playhead.record import Record, TimestampType
+from playhead.request import Request
+from tests.fix_replay import T0_MS, Deck, ran
+
+PLACED = "car text PRIMARY KEY, v int, _partition int, _offset bigint"
+TIMED = f"{PLACED}, _timestamp timestamptz"
+BARE = "car text PRIMARY KEY, v int"
+# Of a the last one, of b none, and c again after its tombstone.
+STATES = [("a", 0), ("b", 1), ("a", 2), ("b", None), ("c", 4), ("c", None), ("c", 6), ("a", 7)]
+KEPT = [("a", 7), ("c", 6)]
+DELETED = "1 records without a row were deleted by a later tombstone of their key: no gaps"
+
+
+def wrote(deck: Deck, topic: str, states: Sequence[tuple[str, int | None]]) -> None:
+    kind = TimestampType.CREATE_TIME
+    deck.write(
+        [
+            Record(
+                topic,
+                0,
+                n,
+                T0_MS + n,
+                kind,
+                json.dumps({"car": car}).encode(),
+                None if v is None else json.dumps({"car": car, "v": v}).encode(),
+            )
+            for n, (car, v) in enumerate(states)
+        ]
+    )
+
+
+def look(deck: Deck, topic: str, table: str, *, by: str | None = None, **more: object) -> Gaps:
+    asked = Request(source=f"kafka:{topic}", target=f"postgres:{table}", **more)  # type: ignore[arg-type]
+    return GapFinder(GapQuery(asked, by=by), deck.configuration()).find()
+
+
+def fill(deck: Deck, topic: str, table: str, *words: str) -> str:
+    ends = (f"kafka:{topic}", f"postgres:{table}", "--replay", "--yes", *words)
+    done = CliRunner().invoke(app, ["gaps", *ends], env=deck.environment())
+    assert done.exit_code == 0, done.output
+    return done.stderr
+
+
+def offsets(found: Gaps) -> list[int]:
+    return [n for each in found.missing_slices() for n in range(each.from_offset, each.to_offset)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule", "by"),
+    [
+        (TIMED, "newer", None),
+        (TIMED, "update", None),
+        (PLACED, "update", None),
+        (BARE, "update", "key"),
+    ],
+)
+def test_deleted_rows_are_no_gaps_and_do_not_come_back(
+    deck: Deck, columns: str, rule: str, by: str | None
+) -> None:
+    topic, table = deck.topic("states"), deck.table(columns)
+    wrote(deck, topic, STATES)
+    ran(
+        deck.plan(
+            f"kafka:{topic}",
+            f"postgres:{table}",
+            key=("car",),
+            on_conflict=rule,
+            tombstones="delete",
+        )
+    )
+    assert sorted(deck.rows(table, "car, v")) == KEPT
+    for said in ({}, {"on_conflict": rule, "tombstones": "delete"}):
+        found = look(deck, topic, table, by=by, key=("car",), **said)
+        assert found.is_whole, found.verdict()
+        assert [each.text for each in found.notes if each.code == "deleted-later"] == [DELETED]
+    deck.sql(f"DELETE FROM {table} WHERE car = 'a'")
+    assert offsets(look(deck, topic, table, by=by, key=("car",))) == [0, 2, 7]
+    fill(deck, topic, table, "--key", "car", *(("--by", by) if by else ()))
+    assert sorted(deck.rows(table, "car, v")) == KEPT
+
+
+def test_without_the_key_deleted_rows_are_still_no_gaps(deck: Deck) -> None:
+    topic, table = deck.topic("states"), deck.table(TIMED)
+    wrote(deck, topic, STATES)
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    ran(deck.plan(*ends, key=("car",), on_conflict="newer", tombstones="delete"))
+    assert look(deck, topic, table).is_whole
+
+
+def test_the_last_of_several_missing_records_of_a_key_is_written_and_not_the_first(
+    deck: Deck,
+) -> None:
+    """Of a table that another program writes, nothing says which record of a key stays."""
+    topic, table = deck.topic("states"), deck.table(BARE)
+    wrote(deck, topic, [("a", 0), ("b", 1), ("a", 2), ("b", 3), ("a", 4)])
+    deck.sql(f"INSERT INTO {table} VALUES ('b', 3)")
+    told = fill(deck, topic, table, "--key", "car", "--by", "key")
+    assert "of the records with the same key, only the last one is replayed: 1 offsets" in told
+    assert sorted(deck.rows(table, "car, v")) == [("a", 4), ("b", 3)]
+
+
+def test_under_update_an_old_row_is_replaced_and_a_later_one_is_not(deck: Deck) -> None:
+    topic, table = deck.topic("states"), deck.table(PLACED)
+    wrote(deck, topic, [("a", 0), ("b", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5)])
+    ran(deck.plan(f"kafka:{topic}", f"postgres:{table}", key=("car",), on_conflict="update"))
+    deck.sql(f"UPDATE {table} SET v = 0, _offset = 0 WHERE car = 'a'")
+    deck.sql(f"UPDATE {table} SET v = 99, _offset = 99 WHERE car = 'b'")
+    deck.sql(f"DELETE FROM {table} WHERE car = 'c'")
+    told = fill(deck, topic, table, "--key", "car")
+    assert "--on-conflict newer --version-column _offset, so that no later row is replaced" in told
+    assert sorted(deck.rows(table, "car, v")) == [("a", 2), ("b", 99), ("c", 5)]
+
+
+def test_a_tombstone_after_the_span_counts_once_it_was_committed(deck: Deck) -> None:
+    topic, table = deck.topic("states"), deck.table(TIMED)
+    wrote(deck, topic, [("a", 0), ("b", 1), ("a", None)])
+    ends, rules = (
+        (f"kafka:{topic}", f"postgres:{table}"),
+        {"key": ("car",), "on_conflict": "newer", "tombstones": "delete"},
+    )
+    ran(deck.plan(*ends, span=f"{topic}:0:0-2", **rules))
+    deck.sql(f"DELETE FROM {table} WHERE car = 'a'")
+    span = f"{topic}:0:0-2"
+    assert offsets(look(deck, topic, table, span=span, **rules)) == [0]
+    ran(deck.plan(*ends, **rules))
+    assert look(deck, topic, table, span=span, **rules).is_whole
+
+
+def test_another_rule_than_that_of_the_table_is_refused(deck: Deck) -> None:
+    topic, table = deck.topic("states"), deck.table(TIMED)
+    wrote(deck, topic, STATES)
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    ran(deck.plan(*ends, key=("car",), on_conflict="newer", tombstones="delete"))
+    deck.sql(f"DELETE FROM {table}")
+    words = ["gaps", *ends, "--key", "car", "--replay", "--yes", "--on-conflict", "ignore"]
+    done = CliRunner().invoke(app, words, env=deck.environment())
+    assert isinstance(done.exception, OtherRule)
+    assert "wrote most rows of this table with --on-conflict newer" in str(done.exception)
+    assert not deck.rows(table, "car")
