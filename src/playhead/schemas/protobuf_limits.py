@@ -198,7 +198,7 @@ class ProtobufLimits:
 
 def check_types(file: Any) -> None:
     """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it, or
-    with a type of so many maps that no value can have it.
+    with a type of more maps than a value can have.
     """
     waiting = [file]
     while waiting:
