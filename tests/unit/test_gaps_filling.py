@@ -1,5 +1,6 @@
 """How missing records are written: by the rules of the table, so that no row is older than it should be."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,6 +120,16 @@ def test_the_rules_of_most_rows_are_those_of_the_table():
         source="kafka:laps", target="postgres:laps", on_conflict="newer", tombstones="skip"
     )
     assert found.adopted(said) == (said, [])
+
+
+def test_a_column_that_newer_compares_belongs_to_the_rule():
+    found = writing_rules([committed("r1", 5, on_conflict="newer", version_column="at")])
+    assert found is not None
+    for said in (None, "newer"):
+        request, _ = found.adopted(replace(REQUEST, on_conflict=said))
+        assert (request.on_conflict, request.version_column) == ("newer", "at")
+    other = replace(REQUEST, on_conflict="newer", version_column="seen")
+    assert found.adopted(other)[0] == other
 
 
 def test_a_ledger_without_rows_tells_no_rule():

@@ -52,7 +52,7 @@ class WritingRules:
         """
         told = dict[str, Any]()
         is_known = self.is_endless or self.on_conflict in ("update", "newer")
-        if request.on_conflict is None and self.on_conflict and is_known:
+        if self.on_conflict and is_known and request.on_conflict in (None, self.on_conflict):
             told |= {"on_conflict": self.on_conflict}
             told |= {"version_column": request.version_column or self.rules.get("version_column")}
         if request.tombstones is None and self.rules.get("tombstones"):
