@@ -112,6 +112,7 @@ def let_go() -> None:
 def _connect(port: int, secret: str) -> None:
     from pyspark import SparkContext
 
+    process_habits.refuse_strangers(port)
     handed = {
         "PYSPARK_GATEWAY_PORT": str(port),
         "PYSPARK_GATEWAY_SECRET": secret,

@@ -6,10 +6,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from playhead.config import exposed_logins
+from playhead.host.listeners import listeners
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -23,6 +25,8 @@ _PANDAS = "pandas"
 _NO_PROXY = "no_grpc_proxy"
 # A message passes the filters of its own logger only. Some messages of py4j go to the root logger.
 _LOGGERS = (None, "py4j.java_gateway", "py4j.clientserver")
+_gateways: Final = set[int]()
+"""The ports of the engines that we have started."""
 
 
 @contextmanager
@@ -66,8 +70,34 @@ def quiet(context: "SparkContext") -> None:
     context._accumulatorServer.handle_error = lambda *_: None
 
 
+def refuse_strangers(port: int) -> None:
+    """Refuse each new connection to the gateway at this port if a process of another user listens there.
+
+    Another user can take the port of an engine that has ended. Py4J would send the secret there, and believe
+    the answers: PySpark unpickles what these lead to, which runs code.
+    """
+    from py4j.clientserver import ClientServerConnection
+    from py4j.java_gateway import GatewayConnection
+
+    _gateways.add(port)
+    for kind in (ClientServerConnection, GatewayConnection):
+        if kind._authenticate_connection.__module__ != __name__:
+            kind._authenticate_connection = _after_a_look(kind._authenticate_connection)
+
+
+def _after_a_look(log_in: Callable[[Any], None]) -> Callable[[Any], None]:
+    def look_and_log_in(connection: Any) -> None:
+        port = connection.socket.getpeername()[1]
+        if port in _gateways and listeners(port) not in (None, {os.geteuid()}):
+            # The error of a port at which nothing listens: the engine has ended.
+            raise ConnectionRefusedError(f"another user listens on the engine's port {port}")
+        log_in(connection)
+
+    return look_and_log_in
+
+
 def start_callbacks() -> None:
-    """Require the JVM's secret for callbacks; by default PySpark accepts anyone who finds the port.
+    """Require a secret for callbacks; by default PySpark accepts anyone who finds the port.
 
     The server that PySpark starts by itself has no authentication: its Java half loses the secret
     on the way.
@@ -81,13 +111,14 @@ def start_callbacks() -> None:
     # Another kind of gateway, as in a user's own session, authenticates by itself.
     if not isinstance(gateway, ClientServer) or gateway.__dict__.get("_callback_server"):
         return
-    gateway.python_parameters.auth_token = gateway.java_parameters.auth_token
+    # Not the gateway's own: when this process has ended, the JVM may send it to another user at this port.
+    gateway.python_parameters.auth_token = token_hex(32)
     ensure_callback_server_started(gateway)
     server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
     client = server.getCallbackClient()
     secret = client.getClass().getSuperclass().getDeclaredField("authToken")
     secret.setAccessible(True)
-    secret.set(client, gateway.java_parameters.auth_token)
+    secret.set(client, gateway.python_parameters.auth_token)
 
 
 def for_each_round(

@@ -351,6 +351,7 @@ def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
     """Connect PySpark to the JVM by two environment variables, as it offers."""
     global _engine
     _engine, gateway = engine, engine.gateway
+    process_habits.refuse_strangers(gateway.port)
     handed = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
         "PYSPARK_GATEWAY_SECRET": gateway.secret,
