@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from playhead.cli.app import app
+from playhead.errors import PlayheadError, Refused
 from playhead.gaps.gap import Gaps
 from playhead.gaps.search import GapFinder, GapQuery
 from playhead.gaps.written_by import OtherRule
@@ -46,10 +47,12 @@ def look(deck: Deck, topic: str, table: str, *, by: str | None = None, **more: o
     return GapFinder(GapQuery(asked, by=by), deck.configuration()).find()
 
 
-def fill(deck: Deck, topic: str, table: str, *words: str) -> str:
+def fill(deck: Deck, topic: str, table: str, *words: str, code: int = 0) -> str:
     ends = (f"kafka:{topic}", f"postgres:{table}", "--replay", "--yes", *words)
     done = CliRunner().invoke(app, ["gaps", *ends], env=deck.environment())
-    assert done.exit_code == 0, done.output
+    if isinstance(done.exception, PlayheadError):
+        raise done.exception
+    assert done.exit_code == code, done.output
     return done.stderr
 
 
@@ -124,18 +127,36 @@ def test_under_update_an_old_row_is_replaced_and_a_later_one_is_not(deck: Deck) 
 
 
 def test_a_tombstone_after_the_span_counts_once_it_was_committed(deck: Deck) -> None:
+    """Before that, the row should be there by the ledger; but another program may have deleted it."""
     topic, table = deck.topic("states"), deck.table(TIMED)
     wrote(deck, topic, [("a", 0), ("b", 1), ("a", None)])
     ends, rules = (
         (f"kafka:{topic}", f"postgres:{table}"),
         {"key": ("car",), "on_conflict": "newer", "tombstones": "delete"},
     )
-    ran(deck.plan(*ends, span=f"{topic}:0:0-2", **rules))
-    deck.sql(f"DELETE FROM {table} WHERE car = 'a'")
-    span = f"{topic}:0:0-2"
-    assert offsets(look(deck, topic, table, span=span, **rules)) == [0]
+    ran(deck.plan(*ends, span=f"{T0_MS}..{T0_MS + 2}", lateness_ms=0, **rules))
+    assert sorted(deck.rows(table, "car, v")) == [("a", 0), ("b", 1)]
+    deck.sql(f"DELETE FROM {table}")
+    found = look(deck, topic, table, span=f"{topic}:0:0-2", **rules)
+    assert offsets(found) == [0, 1]
+    assert [each.code for each in found.notes if "deleted" in each.code] == ["maybe-deleted"]
+    fill(deck, topic, table, "--offsets", f"{topic}:0:0-2", "--key", "car", code=4)
+    assert sorted(deck.rows(table, "car, v")) == [("b", 1)]
+    with pytest.raises(Refused, match="nothing is left to replay"):
+        fill(deck, topic, table, "--offsets", f"{topic}:0:0-2", "--key", "car")
     ran(deck.plan(*ends, **rules))
-    assert look(deck, topic, table, span=span, **rules).is_whole
+    assert look(deck, topic, table, span=f"{topic}:0:0-2", **rules).is_whole
+
+
+def test_rows_that_another_program_deleted_stay_away_also_after_a_fill(deck: Deck) -> None:
+    """The ledger then knows the replay that filled, which is not what writes the table."""
+    topic, table = deck.topic("states"), deck.table(TIMED)
+    wrote(deck, topic, [("a", 0), ("b", 1), ("c", 2), ("a", None)])
+    words = ("--offsets", f"{topic}:0:0-3", "--key", "car", "--tombstones", "delete")
+    for _ in range(2):
+        fill(deck, topic, table, *words)
+        assert sorted(deck.rows(table, "car, v")) == [("b", 1), ("c", 2)]
+        deck.sql(f"DELETE FROM {table} WHERE car = 'b'")
 
 
 def test_another_rule_than_that_of_the_table_is_refused(deck: Deck) -> None:

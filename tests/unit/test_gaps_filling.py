@@ -7,7 +7,7 @@ import pytest
 
 from playhead.errors import Refused
 from playhead.gaps import filling
-from playhead.gaps.deleted_later import _applied, _runs, _Tombstones, last_of_keys
+from playhead.gaps.deleted_later import _applied, _runs, _to_the_end, _Tombstones, last_of_keys
 from playhead.gaps.filling import FillRules, fill_rules, may_share_keys
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.row_lookup import RecordKey
@@ -15,6 +15,7 @@ from playhead.gaps.written_by import (
     UNKNOWN,
     OtherRule,
     WrittenTable,
+    writers,
     writing_rules,
 )
 from playhead.ledger import Entry
@@ -217,12 +218,53 @@ class Log:
         return {(TOPIC, 0): Bounds(10, 90, 95)}
 
 
-def test_tombstones_after_the_span_count_if_they_were_committed():
-    span, first = [Slice(TOPIC, 0, 5, 50)], [Slice(TOPIC, 0, 20, 30)]
+def test_tombstones_are_read_up_to_the_end_of_the_log():
     log: Any = Log()
-    terms = Terms("d", "k", {TOPIC: "id"}, "p", {})
-    known = [Committed("r1", terms, [Entry(Slice(TOPIC, 0, 0, 60), 60, 60)])]
-    assert _applied(log, span, first, []) == [Slice(TOPIC, 0, 20, 50), Slice(TOPIC, 0, 50, 90)]
-    assert _applied(log, span, first, known) == [Slice(TOPIC, 0, 20, 50), Slice(TOPIC, 0, 50, 60)]
-    assert _applied(log, span, span, known)[0] == Slice(TOPIC, 0, 10, 50)
-    assert _applied(log, span, [Slice(TOPIC, 3, 1, 2)], known) == []
+    first = [Slice(TOPIC, 0, 20, 30), Slice(TOPIC, 0, 15, 16), Slice(TOPIC, 3, 1, 2)]
+    assert _to_the_end(log, first) == [Slice(TOPIC, 0, 15, 90)]
+    assert _to_the_end(log, [Slice(TOPIC, 0, 2, 3)]) == [Slice(TOPIC, 0, 10, 90)]
+    assert _to_the_end(log, [Slice(TOPIC, 0, 90, 91)]) == []
+
+
+def test_a_tombstone_after_the_span_counts_if_a_writer_that_deletes_has_committed_it():
+    span = [Slice(TOPIC, 0, 5, 50)]
+    of = [
+        committed("live.laps", 60, tombstones="delete"),
+        replace(
+            committed("r1", 9, tombstones="skip"),
+            entries=[Entry(Slice(TOPIC, 0, 1000, 2000), 9, 9)],
+        ),
+    ]
+    is_applied = _applied(span, of)
+    assert [is_applied(key(n, 1)) for n in (49, 999, 1000)] == [True, True, False]
+    assert [_applied(span, of[1:])(key(n, 1)) for n in (5, 49, 50)] == [True, True, False]
+    assert _applied(span, [])(key(1000, 1))
+    assert is_applied(key(1000, 1, partition=1))
+
+
+def test_a_replay_of_named_offsets_is_no_writer():
+    fill = committed("fill", 5, span="laps:0:3-9")
+    newer = committed("later", 5, span="what a later version says")
+    assert writers([fill, newer]) == [newer]
+    assert writers([committed("live.laps", 5)]) != []
+
+
+def test_rules_of_a_writer_that_leaves_other_records_out_are_not_taken():
+    found = writing_rules([committed("r1", 5, on_conflict="newer", where="value:car = 'A'")])
+    assert found is not None
+    request, notes = found.adopted(REQUEST)
+    assert request == REQUEST
+    assert "another --where or --select" in notes[0].text
+    same = replace(REQUEST, where="value:car = 'A'")
+    assert found.adopted(same)[0].on_conflict == "newer"
+
+
+def test_that_rows_were_refused_is_no_rule_of_a_table():
+    found = writing_rules([committed("live.laps", 5, on_conflict="error")])
+    assert found is not None
+    assert found.adopted(REQUEST) == (REQUEST, [])
+
+
+def test_a_replay_of_nothing_is_refused():
+    with pytest.raises(Refused, match="nothing is left to replay"):
+        filling.filling(REQUEST, FillRules("newer"), [])

@@ -331,7 +331,7 @@ def search(**changes: object) -> GapFinder:
     """One that was never connected: only what it asks for is of interest."""
     made = object.__new__(GapFinder)
     made.question = GapQuery(request(**changes))
-    made._way, made._written = "ledger", UNKNOWN
+    made._way, made._written, made._maybe_deleted = "ledger", UNKNOWN, ()
     return made
 
 

@@ -1,15 +1,15 @@
 """Leaves out missing records that a tombstone of the log deletes, so that no replay brings their rows back."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
+from playhead.gaps.gap import touching
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.missing import MissingOffsets
 from playhead.gaps.row_lookup import RecordKey, RowLookup
-from playhead.ledger import remaining
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import Source, TopicPartition
@@ -23,32 +23,44 @@ def without_deleted(
     found: MissingOffsets,
     key: Sequence[str],
     spans: Sequence[Slice],
-    committed: Sequence[Committed],
+    writers: Sequence[Committed],
     *,
     by_time: bool,
-) -> MissingOffsets:
+) -> tuple[MissingOffsets, list[Slice]]:
     """Leave out records whose key a later tombstone has, for a table that is written with --tombstones delete.
 
     With `by_time`, as under `newer`, the later time decides, and tombstones before the record in the log count
-    from the start of the span; otherwise their order in the partition decides.
+    from the start of the span; otherwise their order in the partition decides. Also return the records that are
+    missing, but should not be replayed: a tombstone after the span has their key, and none of the `writers` that
+    the ledger knows has committed it, so that only another program can have deleted the row.
     """
     if not found.slices:
-        return found
-    tombstones = _Tombstones(by_time=by_time)
+        return found, []
     first = spans if by_time else found.slices
-    for each in rows.keys(_applied(rows.ends.source, spans, first, committed), key, "tombstones"):
-        tombstones.add(each)
-    if not tombstones:
-        return found
+    applied, pending = _Tombstones(by_time=by_time), _Tombstones(by_time=by_time)
+    is_applied = _applied(spans, writers)
+    for each in rows.keys(_to_the_end(rows.ends.source, first), key, "tombstones"):
+        (applied if is_applied(each) else pending).add(each)
+    if not (applied or pending):
+        return found, []
     records = rows.keys(found.slices, key, "records")
-    left = [each for each in records if not tombstones.delete(each)]
+    left = [each for each in records if not applied.delete(each)]
+    held = [_slice(each) for each in left if pending.delete(each)]
+    notes = []
     if count := len(records) - len(left):
-        runs = dict(_runs(found.slices, records, {*left}))
         text = f"{count:,} records without a row were deleted by a later tombstone of their key: no gaps"
+        notes.append(Note("deleted-later", text, "info"))
+        runs = dict(_runs(found.slices, records, {*left}))
         counts = runs if found.records is not None else None
-        notes = [*found.notes, Note("deleted-later", text, "info")]
-        return replace(found, slices=sorted(runs), records=counts, notes=notes)
-    return found
+        found = replace(found, slices=sorted(runs), records=counts)
+    if held:
+        text = (
+            f"{len(held):,} of the missing records have the key of a tombstone after the span, which no replay or "
+            "pipeline of the ledger has applied: another program may have deleted their rows, and --replay "
+            "leaves them out"
+        )
+        notes.append(Note("maybe-deleted", text))
+    return replace(found, notes=[*found.notes, *notes]), held
 
 
 def last_of_keys(records: Sequence[RecordKey]) -> list[Slice]:
@@ -61,7 +73,11 @@ def last_of_keys(records: Sequence[RecordKey]) -> list[Slice]:
         else:
             last[each.topic, each.partition, each.number] = each
     kept = sorted([*kept, *last.values()])
-    return [Slice(each.topic, each.partition, each.offset, each.offset + 1) for each in kept]
+    return [*map(_slice, kept)]
+
+
+def _slice(record: RecordKey) -> Slice:
+    return Slice(record.topic, record.partition, record.offset, record.offset + 1)
 
 
 class _Tombstones:
@@ -91,36 +107,35 @@ class _Tombstones:
         return each.time_ms if self._by_time else 0, each.topic, each.partition, each.offset
 
 
-def _applied(
-    source: Source, spans: Sequence[Slice], first: Sequence[Slice], committed: Sequence[Committed]
-) -> list[Slice]:
-    """Return the offsets whose tombstones count: from the first of these offsets of each partition on.
+def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[RecordKey], bool]:
+    """Return whether a tombstone has deleted its row: in the span, or if one of the writers has committed it.
 
-    After the span, those count that a replay or pipeline has committed: rows of the others are not deleted yet. If
-    the ledger knows of nothing, another program writes the table, and it may have read everything.
+    If the ledger knows no writer, another program writes the table, and may have read everything.
     """
+    known = {entry.slice.place for each in writers for entry in each.entries}
+    deleting = [each for each in writers if each.terms.rules.get("tombstones") == "delete"]
+    reached = [touching(spans), *(touching(e.slice for e in each.entries) for each in deleting)]
+
+    def is_applied(tombstone: RecordKey) -> bool:
+        if (tombstone.topic, tombstone.partition) not in known:
+            return True
+        return any(reaches(_slice(tombstone)) for reaches in reached)
+
+    return is_applied
+
+
+def _to_the_end(source: Source, first: Sequence[Slice]) -> list[Slice]:
+    """Return what the log has from the first of these offsets of each partition on."""
     starts: dict[TopicPartition, int] = {}
     for each in first:
         starts[each.place] = min(each.from_offset, starts.get(each.place, each.from_offset))
-    ends: dict[TopicPartition, int] = {}
-    for each in spans:
-        ends[each.place] = max(each.to_offset, ends.get(each.place, 0))
-    entries = [entry.slice for each in committed for entry in each.entries]
-    bounds, found = source.bounds(), []
-    for place, start in sorted(starts.items()):
-        if place not in bounds:
-            continue
-        held, end = bounds[place], ends.get(place, start)
-        inside = _between(place, max(start, held.earliest), min(end, held.stable_end))
-        after = _between(place, max(start, end, held.earliest), held.stable_end)
-        if any(each.place == place for each in entries):
-            after = remaining(after, remaining(after, entries))
-        found += [*inside, *after]
-    return found
-
-
-def _between(place: TopicPartition, start: int, end: int) -> list[Slice]:
-    return [Slice(*place, start, end)] if start < end else []
+    bounds = source.bounds()
+    reach = [
+        (place, max(start, bounds[place].earliest), bounds[place].stable_end)
+        for place, start in sorted(starts.items())
+        if place in bounds
+    ]
+    return [Slice(*place, start, end) for place, start, end in reach if start < end]
 
 
 def _runs(

@@ -75,6 +75,11 @@ def may_share_keys(key: tuple[str, ...]) -> bool:
 def filling(request: Request, rules: FillRules, missing: Sequence[Slice]) -> Request:
     """Return the request that replays exactly these offsets."""
     spans = joined_spans(missing)
+    if not spans:
+        raise Refused(
+            "nothing is left to replay: tombstones after the span have the keys of all missing records",
+            hint="compare up to the end of the log, without --to, so that these tombstones are in the span",
+        )
     if len(spans) > _MOST_REPLAYED:
         raise Refused(
             f"{len(spans):,} gaps would be as many transactions; at most {_MOST_REPLAYED:,} are replayed one by one",

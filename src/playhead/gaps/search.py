@@ -40,7 +40,7 @@ from playhead.gaps.table_doubts import (
     unkeyed,
 )
 from playhead.gaps.unstable import Unstable, unstable_gaps, unstable_of
-from playhead.gaps.written_by import UNKNOWN, WrittenTable, written_table
+from playhead.gaps.written_by import UNKNOWN, WrittenTable, writers, written_table
 from playhead.ledger import remaining
 from playhead.note import Note
 from playhead.record import Slice
@@ -93,6 +93,8 @@ class GapFinder:
     """Notes on the records after the end of a span by time."""
     _way: str = field(init=False)
     _written: WrittenTable = field(init=False, default=UNKNOWN)
+    _maybe_deleted: Sequence[Slice] = field(init=False, default=())
+    """Missing records whose rows another program may have deleted."""
     _engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -270,8 +272,15 @@ class GapFinder:
             return found
         facts = facts_of_tables(self.ends.target, self._topics())
         committed = of_present_topics(self.ends.target, facts, self.facts)
-        by_time = table.on_conflict == "newer"
-        return without_deleted(rows, found, table.key, self.spans, committed, by_time=by_time)
+        found, self._maybe_deleted = without_deleted(
+            rows,
+            found,
+            table.key,
+            self.spans,
+            writers(committed),
+            by_time=table.on_conflict == "newer",
+        )
+        return found
 
     def _place_columns(self) -> tuple[str, ...]:
         return inventory_of(self.ends.target).columns_there(self._topics(), PLACE)
@@ -307,7 +316,8 @@ class GapFinder:
     def replay_of(self, gaps: Gaps) -> Request:
         """Return the request that replays exactly the missing offsets; of several of a key, perhaps the last one."""
         refuse_hidden_rows(gaps)
-        request, missing = self.question.request, gaps.missing_slices()
+        request = self.question.request
+        missing = remaining(gaps.missing_slices(), self._maybe_deleted)
         self._written.refuse_another_rule(request)
         rules = fill_rules(
             request.spec.table,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from playhead.errors import Refused
+from playhead.errors import PlayheadError, Refused
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.table_doubts import facts_of_tables, of_present_topics
 from playhead.note import Note
@@ -12,12 +12,14 @@ from playhead.request import Request
 from playhead.source import SourceFacts
 from playhead.span import Span
 from playhead.target import Target
+from playhead.terms import Terms
 
 _OPTIONS = {
     "on_conflict": "--on-conflict",
     "version_column": "--version-column",
     "tombstones": "--tombstones",
 }
+_CHANGING = ("where", "select")
 
 
 class OtherRule(Refused):
@@ -48,11 +50,21 @@ class WritingRules:
         """Return the request with the rules that it does not say itself, and a note about them.
 
         A replay with `ignore` may have been careful beside another program, so its rule is not taken for the
-        table's.
+        table's. Rules of a writer that leaves other records out, or makes others of them, say nothing here.
         """
+        if any(self.rules.get(name) != getattr(request, name) for name in _CHANGING):
+            text = (
+                f"{self.who} wrote most rows of this table with another --where or --select: records that these leave "
+                "out count as missing, unless you pass the same ones"
+            )
+            return request, [Note("other-transform", text)]
         told = dict[str, Any]()
-        is_known = self.is_endless or self.on_conflict in ("update", "newer")
-        if self.on_conflict and is_known and request.on_conflict in (None, self.on_conflict):
+        is_known = self.on_conflict in (
+            "update",
+            "newer",
+            *(("ignore",) if self.is_endless else ()),
+        )
+        if is_known and request.on_conflict in (None, self.on_conflict):
             told |= {"on_conflict": self.on_conflict}
             told |= {"version_column": request.version_column or self.rules.get("version_column")}
         if request.tombstones is None and self.rules.get("tombstones"):
@@ -105,17 +117,20 @@ def written_table(
     return request, WrittenTable(writing, key, notes)
 
 
-def writing_rules(committed: Sequence[Committed]) -> WritingRules | None:
-    """Return the rules by which most rows were written; None if the ledger does not know.
+def writers(committed: Sequence[Committed]) -> list[Committed]:
+    """Return the replays and pipelines that may write a whole table.
 
     Replays of named offsets are left out: they filled gaps, or wrote single records again.
     """
-    counts: dict[tuple[object, ...], int] = {}
-    latest: dict[tuple[object, ...], Committed] = {}
-    for each in committed:
-        if not each.terms.is_endless and _names_offsets(each.terms.rules):
-            continue
-        rules = tuple(each.terms.rules.get(name) for name in _OPTIONS)
+    return [each for each in committed if each.terms.is_endless or not _names_offsets(each.terms)]
+
+
+def writing_rules(committed: Sequence[Committed]) -> WritingRules | None:
+    """Return the rules by which most rows were written; None if the ledger does not know."""
+    counts: dict[tuple[str, ...], int] = {}
+    latest: dict[tuple[str, ...], Committed] = {}
+    for each in writers(committed):
+        rules = tuple(str(each.terms.rules.get(name)) for name in (*_OPTIONS, *_CHANGING))
         counts[rules] = counts.get(rules, 0) + sum(entry.written for entry in each.entries)
         latest[rules] = each
     most = max(counts, key=lambda rules: counts[rules], default=None)
@@ -127,5 +142,8 @@ def writing_rules(committed: Sequence[Committed]) -> WritingRules | None:
     return WritingRules(name, its.terms.is_endless, its.terms.rules)
 
 
-def _names_offsets(rules: Mapping[str, Any]) -> bool:
-    return bool(Span.parse(str(rules.get("span", "start..end"))).offsets)
+def _names_offsets(terms: Terms) -> bool:
+    try:
+        return bool(Span.parse(str(terms.rules.get("span", "start..end"))).offsets)
+    except PlayheadError:  # A later version may have other spans.
+        return False
