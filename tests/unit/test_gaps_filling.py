@@ -205,7 +205,8 @@ def test_runs_end_at_a_record_that_was_deleted():
 
 def test_the_last_record_of_each_key_is_found_for_each_partition():
     records = [key(1, 7), key(4, 7), key(2, 8), key(3, None), key(0, 7, partition=1)]
-    assert last_of_keys(records) == [
+    assert last_of_keys([*records, key(0, None)]) == [
+        Slice(TOPIC, 0, 0, 1),
         Slice(TOPIC, 0, 2, 3),
         Slice(TOPIC, 0, 3, 4),
         Slice(TOPIC, 0, 4, 5),
@@ -263,6 +264,7 @@ def test_that_rows_were_refused_is_no_rule_of_a_table():
     found = writing_rules([committed("live.laps", 5, on_conflict="error")])
     assert found is not None
     assert found.adopted(REQUEST) == (REQUEST, [])
+    WrittenTable(found).refuse_another_rule(replace(REQUEST, on_conflict="ignore"))
 
 
 def test_a_replay_of_nothing_is_refused():

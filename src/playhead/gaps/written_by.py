@@ -122,7 +122,7 @@ def writers(committed: Sequence[Committed]) -> list[Committed]:
 
     Replays of named offsets are left out: they filled gaps, or wrote single records again.
     """
-    return [each for each in committed if each.terms.is_endless or not _names_offsets(each.terms)]
+    return [each for each in committed if not _names_offsets(each.terms)]
 
 
 def writing_rules(committed: Sequence[Committed]) -> WritingRules | None:
