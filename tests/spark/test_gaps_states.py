@@ -24,7 +24,7 @@ KEPT = [("a", 7), ("c", 6)]
 DELETED = "1 records without a row were deleted by a later tombstone of their key: no gaps"
 
 
-def wrote(deck: Deck, topic: str, states: Sequence[tuple[str, int | None]]) -> None:
+def wrote(deck: Deck, topic: str, states: Sequence[tuple[object, int | None]]) -> None:
     kind = TimestampType.CREATE_TIME
     deck.write(
         [
@@ -92,6 +92,28 @@ def test_deleted_rows_are_no_gaps_and_do_not_come_back(
     assert offsets(look(deck, topic, table, by=by, key=("car",))) == [0, 2, 7]
     fill(deck, topic, table, "--key", "car", *(("--by", by) if by else ()))
     assert sorted(deck.rows(table, "car, v")) == KEPT
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "deleted"),
+    [
+        ("numeric", 1.5, "1.500"),
+        ("char(5)", "a", "a  "),
+        ("float8", 0, "-0"),
+        ("bit(3)", "101", "101"),
+        ("int[]", "{1,2}", "{1, 2}"),
+        ('text COLLATE "C"', "a", "a"),
+    ],
+)
+def test_a_tombstone_has_the_key_of_a_record_that_looks_different(
+    deck: Deck, kind: str, written: object, deleted: object
+) -> None:
+    topic, table = deck.topic("states"), deck.table(TIMED.replace("car text", f"car {kind}"))
+    wrote(deck, topic, [(written, 0), (deleted, None)])
+    rules = {"key": ("car",), "on_conflict": "newer", "tombstones": "delete"}
+    ran(deck.plan(f"kafka:{topic}", f"postgres:{table}", **rules))
+    assert not deck.rows(table, "v")
+    assert look(deck, topic, table, **rules).is_whole
 
 
 def test_without_the_key_deleted_rows_are_still_no_gaps(deck: Deck) -> None:

@@ -11,9 +11,20 @@ from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import CopySession
 from playhead.postgres.stage.stage import Stage
 from playhead.postgres.table import Column
-from playhead.postgres.wanted_rows import LOOKS_EQUAL
 from playhead.records import Records
 from playhead.target import SliceComparison
+
+# Equal values of these types can have different texts, and have the same hash.
+_LOOKS_DIFFERENT = (
+    "numeric",
+    "float4",
+    "float8",
+    "bpchar",
+    "citext",
+    "interval",
+    "timetz",
+    "jsonb",
+)
 
 
 def keys_of_records(
@@ -53,7 +64,7 @@ def _number(key: Sequence[Column]) -> str:
     names = [f"e.{named(each.name)}" for each in key]
     is_null = " OR ".join(f"{name} IS NULL" for name in names)
     row = f"ROW({', '.join(names)})"
-    number = f"pg_catalog.hash_record_extended({row}, 0)"  # Since PostgreSQL 14.
-    if all(each.base in LOOKS_EQUAL and not each.collation for each in key):
-        number = f"pg_catalog.hashtextextended({row}::text, 0)"
+    number = f"pg_catalog.hashtextextended({row}::text, 0)"
+    if any(each.base in _LOOKS_DIFFERENT or each.collation for each in key):
+        number = f"pg_catalog.hash_record_extended({row}, 0)"  # Since PostgreSQL 14.
     return f"CASE WHEN NOT ({is_null}) THEN {number} END"

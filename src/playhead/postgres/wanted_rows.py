@@ -15,8 +15,8 @@ from playhead.tables.columns import OFFSET, PARTITION, PLACE, TOPIC
 WANTED = "playhead_wanted"
 BITS, LAYER = "playhead:named", "playhead:layer"
 _ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAYER)
-LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
-"""Types whose equal values have the same text."""
+# Types whose equal values have the same text.
+_LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 
 
 def make_wanted(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
@@ -96,7 +96,7 @@ def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known
     columns = [
         f"CASE WHEN pg_catalog.get_bit({known}.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
         for index, each in enumerate(fields)
-        if each.name not in key or (each.column.base in LOOKS_EQUAL and not each.column.collation)
+        if each.name not in key or (each.column.base in _LOOKS_EQUAL and not each.column.collation)
     ]
     return f"ROW({', '.join(columns)})::text"
 
