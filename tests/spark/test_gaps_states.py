@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,22 +25,22 @@ KEPT = [("a", 7), ("c", 6)]
 DELETED = "1 records without a row were deleted by a later tombstone of their key: no gaps"
 
 
-def wrote(deck: Deck, topic: str, states: Sequence[tuple[object, int | None]]) -> None:
-    kind = TimestampType.CREATE_TIME
-    deck.write(
-        [
-            Record(
-                topic,
-                0,
-                n,
-                T0_MS + n,
-                kind,
-                json.dumps({"car": car}).encode(),
-                None if v is None else json.dumps({"car": car, "v": v}).encode(),
-            )
-            for n, (car, v) in enumerate(states)
-        ]
-    )
+def wrote(
+    deck: Deck,
+    topic: str,
+    states: Sequence[tuple[object, int | None]],
+    places: Sequence[tuple[int, int]] = (),
+) -> None:
+    """Write states in order; `places` are the partition and the milliseconds of each."""
+    kind, ends = TimestampType.CREATE_TIME, dict[int, int]()
+    records = []
+    for n, (car, v) in enumerate(states):
+        partition, at_ms = places[n] if places else (0, n)
+        offset = ends[partition] = ends.get(partition, -1) + 1
+        key = json.dumps({"car": car}).encode()
+        value = None if v is None else json.dumps({"car": car, "v": v}).encode()
+        records.append(Record(topic, partition, offset, T0_MS + at_ms, kind, key, value))
+    deck.write(records)
 
 
 def look(deck: Deck, topic: str, table: str, *, by: str | None = None, **more: object) -> Gaps:
@@ -192,3 +193,90 @@ def test_another_rule_than_that_of_the_table_is_refused(deck: Deck) -> None:
     assert isinstance(done.exception, OtherRule)
     assert "wrote most rows of this table with --on-conflict newer" in str(done.exception)
     assert not deck.rows(table, "car")
+
+
+NEWER: dict[str, Any] = {"key": ("car",), "on_conflict": "newer"}
+
+
+@pytest.mark.parametrize("columns", [TIMED, f"{BARE}, _timestamp timestamptz"])
+def test_where_the_time_decides_rows_of_another_partition_are_compared_too(
+    deck: Deck, columns: str
+) -> None:
+    """More partitions move keys: an earlier row of another partition is no sign of a later record."""
+    topic, table = deck.topic("states", 2), deck.table(columns)
+    states, places = [("a", 0), ("a", 1), ("b", 2), ("b", 3)], [(0, 0), (1, 10), (0, 20), (1, 5)]
+    wrote(deck, topic, states, places)
+    ends, by = (f"kafka:{topic}", f"postgres:{table}"), None if columns == TIMED else "key"
+    ran(deck.plan(*ends, tombstones="skip", **NEWER))
+    assert sorted(deck.rows(table, "car, v")) == KEPT_APART
+    assert look(deck, topic, table, by=by, key=("car",)).is_whole
+    deck.sql(f"DELETE FROM {table} WHERE car = 'a'")
+    ran(deck.plan(*ends, span=f"{topic}:0:0-1", tombstones="skip", **NEWER))
+    found = look(deck, topic, table, by=by, key=("car",))
+    assert [(each.partition, each.from_offset) for each in found.missing_slices()] == [(1, 0)]
+    assert not [each for each in found.notes if each.code == "elsewhere"]
+    fill(deck, topic, table, "--key", "car", *(("--by", by) if by else ()))
+    assert sorted(deck.rows(table, "car, v")) == KEPT_APART
+
+
+KEPT_APART = [("a", 1), ("b", 2)]
+
+
+def test_a_row_without_a_time_does_not_tell_whether_it_is_older(deck: Deck) -> None:
+    topic, table = deck.topic("states"), deck.table(TIMED)
+    wrote(deck, topic, [("a", 0), ("b", 1)])
+    deck.sql(f"INSERT INTO {table} VALUES ('a', 5)")
+    found = look(deck, topic, table, tombstones="skip", **NEWER)
+    assert offsets(found) == [1]
+    assert [each.code for each in found.notes if each.code == "elsewhere"] == ["elsewhere"]
+
+
+def test_where_the_time_decides_a_tombstone_counts_wherever_it_is_in_the_log(deck: Deck) -> None:
+    """Clocks that disagree: the tombstone is before the record, or in another partition, but later by its time."""
+    topic, table = deck.topic("states", 2), deck.table(TIMED)
+    states = [("a", None), ("a", 1), ("b", 2), ("b", None), ("c", None), ("c", 5)]
+    wrote(deck, topic, states, [(0, 50), (0, 10), (0, 20), (1, 30), (0, 1), (0, 40)])
+    rules = {"tombstones": "delete", **NEWER}
+    ends = (f"kafka:{topic}", f"postgres:{table}")
+    ran(deck.plan(*ends, **rules))
+    assert sorted(deck.rows(table, "car, v")) == [("c", 5)]
+    for first, last in ((1, 2), (2, 3)):
+        assert look(deck, topic, table, span=f"{topic}:0:{first}-{last}", **rules).is_whole
+    deck.sql(f"DELETE FROM {table}")
+    fill(deck, topic, table, "--key", "car", "--offsets", f"{topic}:0:1-5")
+    assert sorted(deck.rows(table, "car, v")) == [("c", 5)]
+
+
+def test_a_tombstone_of_another_table_excuses_no_record(deck: Deck) -> None:
+    topics = [deck.topic("states"), deck.topic("states")]
+    for topic in topics:
+        deck.table(TIMED, topic)
+    wrote(deck, topics[0], [("a", 0)])
+    wrote(deck, topics[1], [("a", 5), ("a", None)], [(0, 5), (0, 6)])
+    source, target = f"kafka:/{'|'.join(topics)}/", f"postgres:{deck.schema}.{{topic}}"
+    ran(deck.plan(source, target, tombstones="delete", **NEWER))
+    deck.sql(f'DELETE FROM {deck.schema}."{topics[0]}"')
+    asked = Request(source=source, target=target, tombstones="delete", **NEWER)
+    found = GapFinder(GapQuery(asked), deck.configuration()).find()
+    assert [each.topic for each in found.missing_slices()] == [topics[0]]
+
+
+@pytest.mark.parametrize("rule", [None, "newer"])
+def test_while_nothing_says_whether_tombstones_delete_their_records_are_not_written(
+    deck: Deck, rule: str | None
+) -> None:
+    """Another program, or replays of named offsets, wrote the table."""
+    topic, table = deck.topic("states"), deck.table(TIMED)
+    wrote(deck, topic, STATES)
+    deck.sql(f"INSERT INTO {table} VALUES ('c', 6, 0, 6, to_timestamp({T0_MS + 6} / 1000.0))")
+    words = ("--key", "car", *(("--on-conflict", rule) if rule else ()))
+    told = fill(deck, topic, table, *words, code=4)
+    assert "nothing says whether it deleted their rows: --replay leaves them out" in told
+    assert sorted(deck.rows(table, "car, v")) == KEPT
+    with pytest.raises(Refused, match="nothing is left to replay") as refused:
+        fill(deck, topic, table, *words)
+    assert "--tombstones" in str(refused.value.hint)
+    fill(deck, topic, table, *words, "--tombstones", "delete")
+    assert sorted(deck.rows(table, "car, v")) == KEPT
+    fill(deck, topic, table, *words, "--tombstones", "skip")
+    assert sorted(deck.rows(table, "car, v")) == [("a", 7), ("b", 1), ("c", 6)]

@@ -22,7 +22,7 @@ from playhead.ledger import Entry
 from playhead.record import Slice
 from playhead.request import Request, TableRules
 from playhead.source import Bounds
-from playhead.terms import Terms
+from playhead.terms import Terms, Whereto
 
 TOPIC = "laps"
 REQUEST = Request(source="kafka:laps", target="postgres:laps", key=("car",))
@@ -166,7 +166,7 @@ def key(offset: int, number: int | None, time_ms: int = 0, partition: int = 0) -
 
 
 def test_a_later_tombstone_of_the_partition_deletes_a_record():
-    tombstones = _Tombstones(by_time=False)
+    tombstones = _Tombstones(False, {})
     assert not tombstones
     tombstones.add(key(5, 1))
     tombstones.add(key(3, 1))
@@ -180,7 +180,8 @@ def test_a_later_tombstone_of_the_partition_deletes_a_record():
 
 
 def test_under_newer_the_later_time_decides_in_all_partitions():
-    tombstones = _Tombstones(by_time=True)
+    here, there = Whereto("laps", "1"), Whereto("others", "2")
+    tombstones = _Tombstones(True, {TOPIC: here, "same": here, "other": there})
     tombstones.add(key(5, 1, time_ms=50))
     tombstones.add(key(7, 1, time_ms=40))
     assert tombstones.delete(key(9, 1, time_ms=49))
@@ -189,6 +190,8 @@ def test_under_newer_the_later_time_decides_in_all_partitions():
     assert not tombstones.delete(key(4, 1, time_ms=51))
     assert not tombstones.delete(key(4, 1, time_ms=50, partition=1))
     assert tombstones.delete(key(4, 1, time_ms=49, partition=1))
+    assert tombstones.delete(key(4, 1, time_ms=49)._replace(topic="same"))
+    assert not tombstones.delete(key(4, 1, time_ms=49)._replace(topic="other"))
 
 
 def test_runs_end_at_a_record_that_was_deleted():
@@ -221,10 +224,9 @@ class Log:
 
 def test_tombstones_are_read_up_to_the_end_of_the_log():
     log: Any = Log()
-    first = [Slice(TOPIC, 0, 20, 30), Slice(TOPIC, 0, 15, 16), Slice(TOPIC, 3, 1, 2)]
-    assert _to_the_end(log, first) == [Slice(TOPIC, 0, 15, 90)]
-    assert _to_the_end(log, [Slice(TOPIC, 0, 2, 3)]) == [Slice(TOPIC, 0, 10, 90)]
-    assert _to_the_end(log, [Slice(TOPIC, 0, 90, 91)]) == []
+    assert _to_the_end(log, {(TOPIC, 0): 15, (TOPIC, 3): 1}) == [Slice(TOPIC, 0, 15, 90)]
+    assert _to_the_end(log, {(TOPIC, 0): 2}) == [Slice(TOPIC, 0, 10, 90)]
+    assert _to_the_end(log, {(TOPIC, 0): 90}) == []
 
 
 def test_a_tombstone_after_the_span_counts_if_a_writer_that_deletes_has_committed_it():

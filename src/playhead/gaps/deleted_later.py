@@ -1,8 +1,8 @@
 """Leaves out missing records that a tombstone of the log deletes, so that no replay brings their rows back."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -13,37 +13,52 @@ from playhead.gaps.row_lookup import RecordKey, RowLookup
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.source import Source, TopicPartition
+from playhead.terms import Whereto
 
 Rank = tuple[int, str, int, int]
 """Of two records of a key, the one with the higher rank decides: time, topic, partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """How tombstones delete the rows of a table."""
+
+    by_time: bool
+    """As under `newer`: the later time decides. Otherwise the order in the partition does."""
+    is_known: bool
+    """Whether the table is known to be written with --tombstones delete."""
 
 
 def without_deleted(
     rows: RowLookup,
     found: MissingOffsets,
     key: Sequence[str],
+    deleting: Deleting,
     spans: Sequence[Slice],
     writers: Sequence[Committed],
-    *,
-    by_time: bool,
 ) -> tuple[MissingOffsets, list[Slice]]:
-    """Leave out records whose key a later tombstone has, for a table that is written with --tombstones delete.
+    """Leave out records whose key a later tombstone has, wherever it is in the log.
 
-    With `by_time`, as under `newer`, the later time decides, and tombstones before the record in the log count
-    from the start of the span; otherwise their order in the partition decides. Also return the records that are
-    missing, but should not be replayed: a tombstone after the span has their key, and none of the `writers` that
-    the ledger knows has committed it, so that only another program can have deleted the row.
+    Also return the records that are missing, but should not be replayed, because their rows may have been deleted:
+    a tombstone outside of the span has their key, and none of the `writers` that the ledger knows has committed it, so
+    that only another program can have applied it; or nothing says whether tombstones delete.
     """
     if not found.slices:
         return found, []
-    first = spans if by_time else found.slices
-    applied, pending = _Tombstones(by_time=by_time), _Tombstones(by_time=by_time)
+    records, source = rows.keys(found.slices, key, "records"), rows.ends.source
+    if not records:
+        return found, []
+    if deleting.by_time:
+        starts = dict(source.offsets_at(min(each.time_ms for each in records)))
+    else:
+        starts = {place: its[0].from_offset for place, its in _by_place(found.slices).items()}
+    tables = rows.ends.target.whereto(sorted({topic for topic, _ in starts}))
+    applied, pending = (_Tombstones(deleting.by_time, tables) for _ in range(2))
     is_applied = _applied(spans, writers)
-    for each in rows.keys(_to_the_end(rows.ends.source, first), key, "tombstones"):
-        (applied if is_applied(each) else pending).add(each)
+    for each in rows.keys(_to_the_end(source, starts), key, "tombstones"):
+        (applied if deleting.is_known and is_applied(each) else pending).add(each)
     if not (applied or pending):
         return found, []
-    records = rows.keys(found.slices, key, "records")
     left = [each for each in records if not applied.delete(each)]
     held = [_slice(each) for each in left if pending.delete(each)]
     notes = []
@@ -54,13 +69,23 @@ def without_deleted(
         counts = runs if found.records is not None else None
         found = replace(found, slices=sorted(runs), records=counts)
     if held:
-        text = (
-            f"{len(held):,} of the missing records have the key of a tombstone after the span, which no replay or "
-            "pipeline of the ledger has applied: another program may have deleted their rows, and --replay "
+        notes.append(_maybe_deleted(len(held), deleting))
+    return replace(found, notes=[*found.notes, *notes]), held
+
+
+def _maybe_deleted(count: int, deleting: Deleting) -> Note:
+    text = f"{count:,} of the missing records have the key of a later tombstone, and nothing says whether it deleted "
+    more = (
+        "their rows: --replay leaves them out. Pass --tombstones delete or --tombstones skip, as the "
+        "table is written"
+    )
+    if deleting.is_known:
+        text = f"{count:,} of the missing records have the key of a tombstone outside of the span, which no replay "
+        more = (
+            "or pipeline of the ledger has applied: another program may have deleted their rows, and --replay "
             "leaves them out"
         )
-        notes.append(Note("maybe-deleted", text))
-    return replace(found, notes=[*found.notes, *notes]), held
+    return Note("maybe-deleted", f"{text}{more}")
 
 
 def last_of_keys(records: Sequence[RecordKey]) -> list[Slice]:
@@ -83,9 +108,9 @@ def _slice(record: RecordKey) -> Slice:
 class _Tombstones:
     """The tombstones that count for each key: the last one, of the partition or of all."""
 
-    def __init__(self, *, by_time: bool) -> None:
-        self._by_time = by_time
-        self._last: dict[tuple[int, str, int], Rank] = {}
+    def __init__(self, by_time: bool, tables: Mapping[str, Whereto]) -> None:
+        self._by_time, self._tables = by_time, tables
+        self._last: dict[tuple[int, Whereto | str, int], Rank] = {}
 
     def __bool__(self) -> bool:
         return bool(self._last)
@@ -99,9 +124,11 @@ class _Tombstones:
         last = self._last.get(self._place(record)) if record.number is not None else None
         return last is not None and last > self._rank(record)
 
-    def _place(self, each: RecordKey) -> tuple[int, str, int]:
+    def _place(self, each: RecordKey) -> tuple[int, Whereto | str, int]:
         number = each.number or 0
-        return (number, "", 0) if self._by_time else (number, each.topic, each.partition)
+        if self._by_time:
+            return number, self._tables[each.topic], 0
+        return number, each.topic, each.partition
 
     def _rank(self, each: RecordKey) -> Rank:
         return each.time_ms if self._by_time else 0, each.topic, each.partition, each.offset
@@ -124,11 +151,8 @@ def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[
     return is_applied
 
 
-def _to_the_end(source: Source, first: Sequence[Slice]) -> list[Slice]:
-    """Return what the log has from the first of these offsets of each partition on."""
-    starts: dict[TopicPartition, int] = {}
-    for each in first:
-        starts[each.place] = min(each.from_offset, starts.get(each.place, each.from_offset))
+def _to_the_end(source: Source, starts: Mapping[TopicPartition, int]) -> list[Slice]:
+    """Return what the log has from these offsets of each partition on."""
     bounds = source.bounds()
     reach = [
         (place, max(start, bounds[place].earliest), bounds[place].stable_end)
@@ -136,6 +160,13 @@ def _to_the_end(source: Source, first: Sequence[Slice]) -> list[Slice]:
         if place in bounds
     ]
     return [Slice(*place, start, end) for place, start, end in reach if start < end]
+
+
+def _by_place(slices: Sequence[Slice]) -> dict[TopicPartition, list[Slice]]:
+    found: dict[TopicPartition, list[Slice]] = {}
+    for each in sorted(slices):
+        found.setdefault(each.place, []).append(each)
+    return found
 
 
 def _runs(

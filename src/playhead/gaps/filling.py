@@ -77,8 +77,9 @@ def filling(request: Request, rules: FillRules, missing: Sequence[Slice]) -> Req
     spans = joined_spans(missing)
     if not spans:
         raise Refused(
-            "nothing is left to replay: tombstones after the span have the keys of all missing records",
-            hint="compare up to the end of the log, without --to, so that these tombstones are in the span",
+            "nothing is left to replay: each missing record has the key of a tombstone that may have deleted its row",
+            hint="compare the whole log, so that these tombstones are in the span, and pass --tombstones as the table "
+            "is written",
         )
     if len(spans) > _MOST_REPLAYED:
         raise Refused(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from playhead.config.context import Configuration
 from playhead.endpoint import system_of
-from playhead.gaps.deleted_later import last_of_keys, without_deleted
+from playhead.gaps.deleted_later import Deleting, last_of_keys, without_deleted
 from playhead.gaps.filling import fill_rules, filling, may_share_keys
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
 from playhead.gaps.log_scan import seen
@@ -268,17 +268,13 @@ class GapFinder:
 
     def _without_deleted(self, rows: RowLookup, found: MissingOffsets) -> MissingOffsets:
         table = self.question.request.spec.table
-        if table.tombstones != "delete" or not table.key:
+        if table.tombstones not in ("delete", None) or not table.key:
             return found
         facts = facts_of_tables(self.ends.target, self._topics())
         committed = of_present_topics(self.ends.target, facts, self.facts)
+        deleting = Deleting(table.on_conflict == "newer", table.tombstones is not None)
         found, self._maybe_deleted = without_deleted(
-            rows,
-            found,
-            table.key,
-            self.spans,
-            writers(committed),
-            by_time=table.on_conflict == "newer",
+            rows, found, table.key, deleting, self.spans, writers(committed)
         )
         return found
 

@@ -7,6 +7,7 @@ from playhead.errors import Refused
 from playhead.ledger import Entry
 from playhead.postgres.merge_sql import EXPECTED, named
 from playhead.postgres.open_table import OpenTable
+from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import has_place
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import CopySession, literal
@@ -35,11 +36,11 @@ class NoSuchColumns(Refused):
 class MissingRows:
     """Looks for the records of one slice in temporary tables of a transaction that is rolled back.
 
-    A record has a row if some row has the same values in the columns. Where rows name their partition and
-    offset, one of the same partition must be as late as the record: an older one is of another record, which
-    the missing one would have replaced. Records that cannot be a row, because they cannot be decoded or are
-    tombstones, are not looked for, and neither are those with a null in the columns, which equals nothing in
-    SQL; where rows name their place, these are looked for by it.
+    A record has a row if some row has the same values in the columns. It must be as late as the record, as far as
+    rows tell: an older one is of another record, which the missing one would have replaced. Under `newer` its time
+    tells; otherwise its place does, if it is of the same partition. Records that cannot be a row, because they
+    cannot be decoded or are tombstones, are not looked for, and neither are those with a null in the columns, which
+    equals nothing in SQL; where rows name their place, these are looked for by it.
     """
 
     def __init__(
@@ -84,13 +85,15 @@ class MissingRows:
             kinds=(int, int),
         )
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._by)
-        older = self._older()
+        older, layout = self._older(), self._table.layout
+        has_key = f"NOT ({no_key})"
         if older is None:
-            missing = self._without(same, f"NOT ({no_key})")
-            return expected - without_key, missing, 0
-        missing = self._without(f"{same} AND ({older}) IS NOT TRUE", f"NOT ({no_key})")
-        sure = self._without(f"{same} AND {self._is_here()} AND NOT {older}", f"NOT ({no_key})")
-        elsewhere = len(sure) - len(missing)
+            return expected - without_key, self._without(same, has_key), 0
+        missing = self._without(f"{same} AND ({older}) IS NOT TRUE", has_key)
+        sure = same if self._has_version() else f"{same} AND {self._is_here()}"
+        elsewhere = len(self._without(f"{sure} AND NOT ({older})", has_key)) - len(missing)
+        if not has_place(layout):
+            return expected - without_key, missing, elsewhere
         if without_key:
             its_own = f"{self._is_here()} AND {_OFFSET} = e.{_ORDER}"
             missing = sorted([*missing, *self._without(its_own, f"({no_key})")])
@@ -111,18 +114,34 @@ class MissingRows:
         return f"({topic} AND {partition})" if has_topic else f"({partition})"
 
     def _older(self) -> str | None:
-        """The condition that a row is from this partition, and a record's row should have replaced it.
+        """The condition that a record's row should have replaced a row, as merges decide it.
 
-        None where rows do not tell, where they are compared by their place, or where the first row stays.
+        Where the time decides, it does so for rows from everywhere; where the order does, only for those of this
+        partition. None where rows do not tell, where they are compared by their place, or where the first row stays.
         """
         layout, habits = self._table.layout, self._table.habits
-        if not has_place(layout) or OFFSET in self._by or habits.stays == "ignore":
+        if OFFSET in self._by or habits.stays == "ignore":
             return None
-        row, record = [_OFFSET], [f"e.{_ORDER}"]
-        if habits.stays == "newer" and habits.stays_by in [each.name for each in layout.fields]:
-            version = named(habits.stays_by)
-            row, record = [f"t.{version}", *row], [f"e.{version}", *record]
-        return f"({self._is_here()} AND ({', '.join(row)}) < ({', '.join(record)}))"
+        if self._has_version():
+            version, places = named(habits.stays_by), ("", "")
+            if has_place(layout):
+                places = (
+                    f"({_PARTITION}, {_OFFSET})",
+                    f"({self._entry.slice.partition}, e.{_ORDER})",
+                )
+            row, record = (
+                Rank(f"{of}.{version}", place) for of, place in zip("te", places, strict=True)
+            )
+            # A row without a time does not tell.
+            return f"CASE WHEN t.{version} IS NOT NULL THEN {is_later(record, row)} END"
+        if not has_place(layout):
+            return None
+        return f"({self._is_here()} AND {_OFFSET} < e.{_ORDER})"
+
+    def _has_version(self) -> bool:
+        """Whether rows have the time that decides which of two stays."""
+        layout, habits = self._table.layout, self._table.habits
+        return habits.stays == "newer" and habits.stays_by in [each.name for each in layout.fields]
 
 
 def _runs(offsets: Sequence[int], missing: Sequence[int]) -> Iterator[tuple[int, int, int]]:
