@@ -86,5 +86,9 @@ def test_what_commands_write_is_their_users_alone(
         assert not readable(root)
     for root in (own, tmp_path / "captured", tmp_path / "plan.json", folder):
         assert not writable(root)
+    kept = [path for path in (own / "state" / "playhead").iterdir() if path.is_dir()]
+    entered = [path.name for path in kept if path.stat().st_mode & 0o077]
+    assert len(kept) > 3
+    assert not entered
     assert not list(temporary.iterdir()), "what was temporary is gone"
     assert {path.suffix for path in (own / "state").rglob("*")} >= {".log", ".sqlite", ".json"}

@@ -1,8 +1,9 @@
 """Answers of a broker that do not have the protocol's form are an error of ours, whatever they are."""
 
+import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -291,3 +292,40 @@ def test_a_record_of_the_groups_own_topic_that_is_cut_is_one_error(cut: int) -> 
     found = consumer_offsets_topic.GroupLog()
     with pytest.raises(BadAnswer):
         consumer_offsets_topic._take(found, "team", key, _group_value(version=3)[:-cut], 1)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a listener whose queue is full, so that connecting to it takes forever."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+        for each in waiting:
+            each.close()
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_all_addresses_of_a_host_share_one_time_limit(
+    silent: int, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as good:
+        ports = [silent, silent, good.getsockname()[1] if answers else silent]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+
+        def lookup(host: str, port: int, *rest: object, **more: object) -> list[Any]:
+            numeric = [(*found[0][:4], (host, port))]
+            return found if host == "broker.example" else numeric
+
+        monkeypatch.setattr(socket, "getaddrinfo", lookup)
+        place, began = "broker.example:9092", time.monotonic()
+        if answers:
+            Wire(KafkaConnection(place), place, timeout_s=1).close()
+        else:
+            with pytest.raises(BrokerUnavailable):
+                Wire(KafkaConnection(place), place, timeout_s=1)
+        assert time.monotonic() - began < 1.9

@@ -32,6 +32,14 @@ def folder(path: Path, *, is_passed: bool = False) -> Path:
     return path
 
 
+def folder_in(first: Path, *names: str) -> Path:
+    """Create folders inside each other, all closed to other users: root's servers pass through none of them."""
+    found = folder(first)
+    for name in names:
+        found = folder(found / name)
+    return found
+
+
 def opened(file: Path, mode: str) -> Any:
     """Open a file for writing; from its creation on, no other user can read it.
 

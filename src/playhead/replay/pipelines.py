@@ -145,7 +145,7 @@ class Pipelines:
 
     def keep(self, pipeline: Pipeline) -> None:
         """Store the identity durably, before the first record is read."""
-        private_files.folder(self.folder(pipeline.name))
+        private_files.folder_in(self._folder, pipeline.name)
         _write(self._mark(pipeline.name), asdict(pipeline))
 
     def refuse_other(self, pipeline: Pipeline) -> None:
@@ -159,7 +159,7 @@ class Pipelines:
 
     def note(self, name: str, status: Mapping[str, Any]) -> None:
         """Store the pipeline's status, which others may read at any moment."""
-        private_files.folder(self.folder(name))
+        private_files.folder_in(self._folder, name)
         # The reason of an outage contains the server's own words.
         shown = {k: secrets.redact(v) if isinstance(v, str) else v for k, v in status.items()}
         _write(self.folder(name) / "status.json", shown)
@@ -177,7 +177,7 @@ class Pipelines:
 
     def note_committed(self, name: str, offsets: int) -> None:
         """Store the sum of the ledger's ends, as seen in the target."""
-        private_files.folder(self.folder(name))
+        private_files.folder_in(self._folder, name)
         _write(self.committed_file(name), {"offsets": offsets})
 
     def committed(self, name: str) -> int:
@@ -193,7 +193,7 @@ class Pipelines:
 
     def note_read(self, name: str, read: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Store for each partition an offset up to which it was read, and the epoch of its leader then."""
-        private_files.folder(self.folder(name))
+        private_files.folder_in(self._folder, name)
         _write(self.folder(name) / "read.json", {"read": [[*at, *of] for at, of in read.items()]})
 
     def read(self, name: str) -> dict[TopicPartition, tuple[int, int]]:

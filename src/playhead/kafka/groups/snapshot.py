@@ -129,7 +129,8 @@ class Snapshots:
     """The snapshots of one cluster; one file each, readable only by its owner."""
 
     def __init__(self, cluster_id: str, folder: Path | None = None) -> None:
-        self._folder = (folder or paths.state_dir() / "groups") / _file_name(cluster_id)
+        self._of_all = folder or paths.state_dir() / "groups"
+        self._folder = self._of_all / _file_name(cluster_id)
 
     def take(
         self, plan: GroupPlan, topic_ids: Mapping[str, str], *, is_undo: bool = False
@@ -189,7 +190,7 @@ class Snapshots:
         file = self._file(snapshot)
         text = json.dumps(snapshot.as_document(), indent=1, ensure_ascii=False) + "\n"
         try:
-            private_files.folder(file.parent)
+            private_files.folder_in(self._of_all, self._folder.name, file.parent.name)
             write_whole(file, text)
         except OSError as exc:
             raise PlayheadError(
