@@ -222,6 +222,19 @@ def test_where_the_time_decides_rows_of_another_partition_are_compared_too(
 KEPT_APART = [("a", 1), ("b", 2)]
 
 
+def test_where_no_rule_is_known_the_time_decides_for_rows_of_another_partition(deck: Deck) -> None:
+    """Of one partition, the later record stays, whatever its time is."""
+    topic, table = deck.topic("states", 2), deck.table(TIMED)
+    states = [("a", 0), ("a", 1), ("b", 2), ("b", 3), ("c", 4), ("c", 5)]
+    wrote(deck, topic, states, [(0, 0), (1, 10), (0, 20), (1, 5), (0, 9), (0, 8)])
+    deck.sql(
+        f"INSERT INTO {table} SELECT car, v, 0, o, to_timestamp(({T0_MS} + at) / 1000.0) FROM "
+        "(VALUES ('a', 0, 0, 0), ('b', 2, 1, 20), ('c', 5, 3, 8)) x (car, v, o, at)"
+    )
+    fill(deck, topic, table, "--key", "car")
+    assert sorted(deck.rows(table, "car, v")) == [*KEPT_APART, ("c", 5)]
+
+
 def test_a_row_without_a_time_does_not_tell_whether_it_is_older(deck: Deck) -> None:
     topic, table = deck.topic("states"), deck.table(TIMED)
     wrote(deck, topic, [("a", 0), ("b", 1)])

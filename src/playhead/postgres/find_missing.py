@@ -9,14 +9,15 @@ from playhead.postgres.merge_sql import EXPECTED, named
 from playhead.postgres.open_table import OpenTable
 from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import has_place
+from playhead.postgres.rows.column_types import TIMES
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.session import CopySession, literal
 from playhead.postgres.stage.stage import Stage
 from playhead.records import Records
-from playhead.tables.columns import OFFSET, PARTITION, TOPIC
+from playhead.tables.columns import OFFSET, PARTITION, TIMESTAMP, TOPIC
 from playhead.target import SliceComparison
 
-_ORDER = named(ORDER)
+_ORDER, _TIME = named(ORDER), named(TIMESTAMP)
 _TOPIC = f't.{named(TOPIC)}::text COLLATE "C"'
 _PARTITION, _OFFSET = (f"t.{named(each)}::text::int8" for each in (PARTITION, OFFSET))
 
@@ -90,8 +91,8 @@ class MissingRows:
         if older is None:
             return expected - without_key, self._without(same, has_key), 0
         missing = self._without(f"{same} AND ({older}) IS NOT TRUE", has_key)
-        sure = same if self._has_version() else f"{same} AND {self._is_here()}"
-        elsewhere = len(self._without(f"{sure} AND NOT ({older})", has_key)) - len(missing)
+        sure = self._without(f"{same} AND ({self._tells()}) AND NOT ({older})", has_key)
+        elsewhere = len(sure) - len(missing)
         if not has_place(layout):
             return expected - without_key, missing, elsewhere
         if without_key:
@@ -117,7 +118,9 @@ class MissingRows:
         """The condition that a record's row should have replaced a row, as merges decide it.
 
         Where the time decides, it does so for rows from everywhere; where the order does, only for those of this
-        partition. None where rows do not tell, where they are compared by their place, or where the first row stays.
+        partition. Where the rule is unknown, a replay that fills gaps lets the time decide, so that here it does for
+        rows from elsewhere. None where rows do not tell, where they are compared by their place, or where the first
+        row stays.
         """
         layout, habits = self._table.layout, self._table.habits
         if OFFSET in self._by or habits.stays == "ignore":
@@ -136,7 +139,24 @@ class MissingRows:
             return f"CASE WHEN t.{version} IS NOT NULL THEN {is_later(record, row)} END"
         if not has_place(layout):
             return None
-        return f"({self._is_here()} AND {_OFFSET} < e.{_ORDER})"
+        here = f"{self._is_here()} AND {_OFFSET} < e.{_ORDER}"
+        if self._is_timed():
+            return f"({here}) OR NOT {self._is_here()} AND t.{_TIME} < e.{_TIME}"
+        return here
+
+    def _tells(self) -> str:
+        """The condition that a row tells whether it is older."""
+        if self._has_version():
+            return "true"
+        if self._is_timed():
+            return f"{self._is_here()} OR t.{_TIME} IS NOT NULL"
+        return self._is_here()
+
+    def _is_timed(self) -> bool:
+        """Whether the rule is unknown, and rows have the times of their records."""
+        fields = self._table.layout.fields
+        times = [each for each in fields if each.name == TIMESTAMP and each.column.base in TIMES]
+        return self._table.habits.stays is None and bool(times)
 
     def _has_version(self) -> bool:
         """Whether rows have the time that decides which of two stays."""
