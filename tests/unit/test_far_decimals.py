@@ -1,7 +1,8 @@
-"""Decimals far beyond a column's neither end the process nor become other numbers: Arrow never sees them."""
+"""Numbers far beyond a column's neither end the process nor become other numbers."""
 
 import subprocess
 import sys
+from decimal import Decimal
 
 import pytest
 
@@ -28,9 +29,10 @@ FAR = [
 ]
 
 
-def decoded(*values: bytes) -> Decoded:
-    modifier = (10 << 16) + 2 + 4
-    shown = ("x", "numeric(10,2)", "numeric", "b", "", modifier, False, "", "", "numeric", None)
+def decoded(*values: bytes, precision: int = 10, scale: int = 2) -> Decoded:
+    modifier = (precision << 16) + scale + 4
+    name = f"numeric({precision},{scale})"
+    shown = ("x", name, "numeric", "b", "", modifier, False, "", "", "numeric", None)
     column = Column(*shown, base_modifier=modifier)
     are_none = (False, False, False, False, False)
     table = Table(TableName("s", "t"), 1, "r", "p", *are_none, (column,), ())
@@ -72,3 +74,34 @@ def test_only_the_values_with_far_decimals_are_read_one_by_one() -> None:
     found = decoded(*values)
     assert found.ready.column("x").cast("string").to_pylist() == ["1.25", "7.50", "2.50", "3.50"]
     assert dict(found.altered) == {ROUNDED: frozenset({1, 4, 6})}
+
+
+@pytest.mark.parametrize("scale", [3, 10, 18, 35, 36])
+@pytest.mark.parametrize("form", [b"%d", b"-%d", b"%d.0", b"%de0", b'"%d"'])
+def test_a_number_that_is_too_large_does_not_become_another_one(scale: int, form: bytes) -> None:
+    # With so many zeros behind it, it is a little more than 128 bits hold: what is left looks like a number.
+    around = -(-(2**128) // 10**scale)
+    for times, more in ((1, 2_000), (1, around // 3), (2, around), (3, 10 * around)):
+        value = form % (around * times + more)
+        found = decoded(b"0.5", value, b"0.25", precision=36, scale=scale)
+        kept = [*found.ready.column("x").to_pylist(), *found.loose.column("x").to_pylist()]
+        assert len(kept) == 3
+        assert value.decode().strip('"') in kept
+
+
+@pytest.mark.parametrize("scale", [3, 18, 28])
+def test_the_largest_numbers_of_a_wide_column_are_read_all_at_once(scale: int) -> None:
+    most = Decimal("9" * 36).scaleb(-scale)
+    values = [f"{each:f}".encode() for each in (most, -most, Decimal(0), Decimal(1).scaleb(-scale))]
+    found = decoded(*values, b"null", precision=36, scale=scale)
+    assert found.loose is None
+    kept = found.ready.column("x").to_pylist()
+    assert kept[:2] == [most, -most]
+    assert kept[2:] == [0, Decimal(1).scaleb(-scale), None]
+
+
+def test_a_number_that_is_too_large_leaves_the_others_to_be_read_at_once() -> None:
+    far = b"340282366920938466484"
+    found = decoded(*[b"1.5"] * 500, far, *[b"2.5"] * 500, precision=36, scale=18)
+    assert len(found.ready) == 1_000
+    assert found.loose.column("x").to_pylist() == [far.decode()]

@@ -4,6 +4,8 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,8 @@ JSONS = ("json", "jsonb")
 
 LONGEST_NAME = 63
 """The maximum bytes of a name; the server cuts longer ones silently."""
+_DIGITS = 38
+"""The maximum digits of a number in 128 bits."""
 _YEAR_1_US = -62_135_596_800_000_000
 _DATE = r"^(\d\d\d[1-9]|\d\d[1-9]\d|\d[1-9]\d\d|[1-9]\d\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?$"
@@ -57,8 +61,24 @@ def _numeric(modifier: int) -> ColumnCodec | None:
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     if modifier < 4 or precision > 36 or scale > precision:
         return None
-    decimal = pa.decimal128(38, scale)
-    return ColumnCodec(decimal, decimal)
+    decimal = pa.decimal128(_DIGITS, scale)
+    if precision + scale <= _DIGITS:
+        return ColumnCodec(decimal, decimal)
+    return ColumnCodec(decimal, pa.decimal256(_DIGITS, scale), partial(_narrow, decimal))
+
+
+def _narrow(decimal: Any, column: Any) -> tuple[Any, list[int]]:
+    """Return the numbers in 128 bits, and the rows with one that does not fit.
+
+    To append zeros up to the scale, the reader multiplies, and a product beyond 128 bits wraps around. It notices
+    what then is less than the number itself; a column of few digits refuses all others.
+    """
+    limit = pa.scalar(
+        Decimal(10) ** (_DIGITS - decimal.scale), pa.decimal256(_DIGITS + 1, decimal.scale)
+    )
+    odd = where_true(beyond := pc.greater_equal(pc.abs(column), limit))
+    fitting = pc.if_else(beyond, pa.scalar(None, column.type), column) if odd else column
+    return pc.cast(fitting, decimal), odd
 
 
 def where_true(mask: Any) -> list[int]:
