@@ -276,3 +276,40 @@ def test_a_long_decimal_takes_no_time_that_grows_with_its_square():
     found = reader(decimal(2)).read(number(len(data)) + data)
     assert time.process_time() - between < (between - began) / 3
     assert found == plain.scaleb(-2, Context(prec=60_000))
+
+
+UUID = {"type": "string", "logicalType": "uuid"}
+PARTS = ("12345678", "9abc", "4def", "8123", "456789abcdef")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-".join(PARTS), "-".join(PARTS).upper(), "".join(PARTS), f"{{{'-'.join(PARTS)}}}",
+        f"urn:uuid:{'-'.join(PARTS)}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("schema", [UUID, {"type": "map", "values": ["null", UUID]}])
+def test_a_uuid_is_read_as_it_is_spelled(schema, text):
+    one = number(len(text)) + text.encode()
+    data = one if schema is UUID else number(1) + number(1) + b"k" + number(1) + one + number(0)
+    found = dumped(reader(schema).read(data)).decode()
+    assert found.count("-".join(PARTS)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1234567_9abc4def8123456789abcdef",
+        "12345678_-9abc-4def-8123-456789abcdef",
+        " 2345678-9abc-4def-8123-456789abcde ",
+        "1234567-89abc-4def-8123-456789abcdef",
+        "12345678-9abc-4def-8123-456789abcde\u0664",
+        "{12345678-9abc-4def-8123-456789abcdef",
+        "12345678-9abc4def8123456789abcdef",
+        "12345678-9abc-4def-8123-456789abcdef\n",
+    ],
+)
+def test_a_text_that_is_no_uuid_is_no_other_one(text):
+    with pytest.raises(ValueError, match="badly formed UUID"):
+        reader(UUID).read(number(len(text.encode())) + text.encode())

@@ -1,8 +1,8 @@
 """Makes fastavro refuse what it would read as another value: indexes, integers and times outside their bounds.
 
-fastavro takes the last symbol for -1, wraps times, rounds decimals, takes any byte but 0 for true, and
-keeps the last of two entries of a map with one key, or of two fields with one name. The
-readers and lists here are part of the parsed schema, so that ordinary values need no second reading.
+fastavro takes the last symbol for -1, wraps times, rounds decimals, takes any byte but 0 for true, reads a
+UUID from texts that are none, and keeps the last of two entries of a map with one key, or of two fields
+with one name. The readers and lists here are part of the parsed schema, so that ordinary values need no second reading.
 """
 
 import io
@@ -14,13 +14,21 @@ from typing import Any, Final
 import fastavro
 from fastavro.read import LOGICAL_READERS
 
+from playhead.schemas.plain_forms import uuid_of
+
 DECIMAL: Final = "playhead-decimal"
 TIME_MILLIS: Final = "playhead-time-millis"
 TIME_MICROS: Final = "playhead-time-micros"
 BOOLEAN: Final = "playhead-boolean"
+UUID: Final = "playhead-uuid"
 _INT: Final = "playhead-int"
 MAP: Final = "playhead-map"
-_OURS: Final = {"decimal": DECIMAL, "time-millis": TIME_MILLIS, "time-micros": TIME_MICROS}
+_OURS: Final = {
+    "decimal": DECIMAL,
+    "time-millis": TIME_MILLIS,
+    "time-micros": TIME_MICROS,
+    "uuid": UUID,
+}
 _PARSED: Final = "__fastavro_parsed"
 _MARKS: Final = (_PARSED, "__named_schemas")
 _CONTEXT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -125,6 +133,7 @@ def _time_reader(original: Callable[..., Any], units: int) -> Callable[..., Any]
 
 for _base in ("bytes", "fixed"):
     LOGICAL_READERS[f"{_base}-{DECIMAL}"] = _read_decimal
+LOGICAL_READERS[f"string-{UUID}"] = lambda data, *_: uuid_of(data)
 LOGICAL_READERS[f"int-{_INT}"] = _read_int
 LOGICAL_READERS[f"array-{MAP}"] = _map_of
 LOGICAL_READERS[f"fixed-{BOOLEAN}"] = _read_boolean

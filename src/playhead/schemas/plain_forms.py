@@ -3,12 +3,18 @@
 import base64
 import json
 import math
+import re
 import struct
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from playhead.json_objects import JsonText
+
+_UUID: Final = re.compile(
+    r"(?:urn:uuid:)?(\{)?[0-9a-f]{8}(-?)(?:[0-9a-f]{4}\2){3}[0-9a-f]{12}(?(1)\})",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def finite(number: float) -> float | str:
@@ -53,13 +59,20 @@ def _string(data: bytes) -> str:
         raise ValueError(f"not UTF-8 at byte {exc.start}") from exc
 
 
+def uuid_of(text: str) -> uuid.UUID:
+    """Parse the text of a UUID; Python alone takes `_`, spaces and hyphens in any place for no part of it."""
+    if _UUID.fullmatch(text) is None:
+        raise ValueError("badly formed UUID")
+    return uuid.UUID(text)
+
+
 def _uuid(data: bytes) -> str:
     """Parse a UUID: Kafka writes its text; other programs often write its 16 bytes."""
     if len(data) == 16:
         return str(uuid.UUID(bytes=data))
     if len(data) != 36:
         raise ValueError(f"found {len(data)} bytes, needed 36 of text, or 16")
-    return str(uuid.UUID(_string(data)))
+    return str(uuid_of(_string(data)))
 
 
 def _refuse_constant(name: str) -> None:
