@@ -329,6 +329,19 @@ def test_a_proto_file_that_is_none_is_said(text: str, said: str, registry: TestR
         decode("protobuf", b"\0\0\0\0\x01\0", registry.url)
 
 
+def test_of_several_names_of_one_number_the_first_one_counts(registry: TestRegistry) -> None:
+    kind = (
+        "enum Kind { option allow_alias = true; NONE = 0; NIL = 0; RACE = 5; FAST = 5; QUICK = 5; }"
+    )
+    text = f'syntax = "proto3"; message A {{ {kind} Kind kind = 1; repeated Kind all = 2; Kind none = 3; }}'
+    made = registry.register("x", {"schemaType": "PROTOBUF", "schema": text})
+    by, data = decoder("protobuf", registry_url=registry.url), b"\x08\x05\x12\x02\x05\x00"
+    framed = struct.pack(">bib", 0, made, 0) + data
+    found = {"kind": "RACE", "all": ["RACE", "NONE"]}
+    assert by.decode(framed, (), is_key=False) == found
+    assert json.loads(by.exact(framed, ())) == found | {"none": "NONE"}
+
+
 @pytest.mark.parametrize(("library", "word"), [("fastavro", "avro"), ("google", "protobuf")])
 def test_a_missing_library_names_the_extra(
     library: str, word: str, written: TestRegistry, monkeypatch: pytest.MonkeyPatch

@@ -105,11 +105,12 @@ class Values:
         return text_of if field.type == FieldDescriptor.TYPE_STRING else _same
 
     def _names_of(self, enum: Any) -> dict[int, str]:
-        """Return an enum's names by number. Many fields may be of one enum with many names."""
+        """Return an enum's names by number, the first of several. Many fields may be of one enum with many names."""
         names = self._names.get(enum.full_name)
         if names is None:
-            numbered = enum.values_by_number.items()
-            names = self._names[enum.full_name] = {number: each.name for number, each in numbered}
+            names = self._names[enum.full_name] = {
+                each.number: each.name for each in reversed(enum.values)
+            }
         return names
 
 

@@ -161,9 +161,8 @@ class ProtobufLimits:
         """Return the lengths of an enum's names, by number."""
         known = self._lengths.get(enum.full_name)
         if known is None:
-            named = enum.values_by_number.items()
             known = self._lengths[enum.full_name] = {
-                number: len(each.name) for number, each in named
+                each.number: len(each.name) for each in reversed(enum.values)
             }
         return known
 
