@@ -398,6 +398,12 @@ def test_a_header_counts_before_the_bytes_and_only_its_own() -> None:
     assert find(data, (header,), is_key=True).schema_id == SchemaId(9)
 
 
+def test_of_several_headers_the_last_one_counts() -> None:
+    """Serializers append theirs, also where a program sends on the headers of what it has read."""
+    old, new = (VALUE_HEADER, b"\0\0\0\0\x07"), (VALUE_HEADER, b"\0\0\0\0\x08")
+    assert find(b"x", (old, ("other", b""), new), is_key=False).schema_id == SchemaId(8)
+
+
 def test_how_decoded_values_are_shown() -> None:
     assert as_text("a\tb") == "a\tb"
     assert as_text({"Å": None}) == '{"Å": null}'

@@ -42,9 +42,12 @@ class Framed:
 
 
 def find(data: bytes, headers: Headers, *, is_key: bool) -> Framed:
-    """Return the id of the header, else of the bytes; ValueError if neither has one."""
+    """Return the id of the last header, else of the bytes; ValueError if neither has one.
+
+    Serializers append theirs: a record that was read, changed and sent again may have that of its first bytes too.
+    """
     wanted = KEY_HEADER if is_key else VALUE_HEADER
-    for name, value in headers:
+    for name, value in reversed(headers):
         if name == wanted and value is not None:
             schema_id, rest = _read_id(value, f"header {wanted}")
             return Framed(schema_id, rest, data)
