@@ -319,6 +319,7 @@ def test_a_proto_file_as_text_is_compiled(case: dict[str, Any], of_texts: TestRe
         ('syntax = "proto3"; message A { string a : 1; }', "':', needed '='"),
         ('syntax = "proto3"; message A { Nowhere a = 1; }', "invalid schema"),
         ('syntax = "proto2"; message A { repeated group B = 1 { } }', "groups"),
+        ('edition = "2023"; message A { enum B { C = 0; } B b = 1; }', "editions"),
         ('syntax = "proto3"; import "google/protobuf/nope.proto"; message A { }', "not known here"),
         ("", "has no type"),
     ],

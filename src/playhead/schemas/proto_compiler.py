@@ -46,6 +46,9 @@ class _Compiler:
             if word == "syntax":
                 self._expect("=")
                 self._file.syntax = _unquoted(self._next())
+            elif word == "edition":
+                # Without its features, absent fields, enums and lists would be those of proto2.
+                raise ValueError("editions in .proto files are not supported")
             elif word == "package":
                 self._file.package = self._next()
             elif word == "import":
