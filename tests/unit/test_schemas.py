@@ -491,6 +491,32 @@ def test_schemas_beyond_a_size_are_not_all_kept(registry: TestRegistry) -> None:
     assert asked == [1, 2, 3, 4, 5, 6, 1], "the latest are kept, and the first is asked for again"
 
 
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF"])
+def test_schemas_are_as_large_as_what_they_refer_to(registry: TestRegistry, kind: str) -> None:
+    """A thousand small ones that refer to a large one took gigabytes: each has all of it."""
+    far = "x" * (3 << 20)
+    if kind == "AVRO":
+        common = json.dumps({"type": "record", "name": "C", "doc": far, "fields": []})
+        small = '{"type": "record", "name": "R%d", "fields": [{"name": "c", "type": "C"}]}'
+    else:
+        common = f'syntax = "proto3"; message C {{}} // {far}'
+        small = 'syntax = "proto3"; import "C"; message R%d { C c = 1; }'
+    registry.register("c", {"schema": common, "schemaType": kind})
+    refer = [{"name": "C", "subject": "c", "version": 1}]
+    if kind == "PROTOBUF":  # Google's own files are not asked for.
+        refer.append({"name": "google/protobuf/any.proto", "subject": "any", "version": 1})
+    numbers = [
+        registry.register("x", {"schema": small % n, "schemaType": kind, "references": refer})
+        for n in range(8)
+    ]
+    made = Registered(Registry(registry.url))
+    for number in numbers:
+        framed = struct.pack(">bi", 0, number) + (b"" if kind == "AVRO" else b"\0")
+        made.decode(framed, (), is_key=False)
+    kept = [number for number in numbers if made._reads.get(SchemaId(number)) is not None]
+    assert kept == numbers[-5:], "16 MiB of texts"
+
+
 def test_what_is_kept_has_a_size() -> None:
     kept: Kept[str, int] = Kept(10)
     for key, size in (("a", 4), ("b", 4), ("c", 4)):

@@ -139,10 +139,19 @@ class Registry:
 
     def referred(self, reference: Reference) -> Schema:
         """Return the schema of a reference."""
-        path = f"subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
         asked = f"version {reference.version} of {reference.subject}"
-        # Schemas deleted since are still needed for the bytes.
-        return self._ask(f"{path}?deleted=true", asked)
+        return self._ask(_path(reference), asked)
+
+    def whole_size(self, schema: Schema) -> int:
+        """Return about how many bytes a schema is with all that it refers to, as far as that was asked for."""
+        size, waiting, seen = 0, [schema], set[str]()
+        while waiting:
+            each = waiting.pop()
+            size += each.size
+            paths = {_path(reference) for reference in each.references} - seen
+            seen |= paths
+            waiting += [known for path in paths if (known := self._known.get(path)) is not None]
+        return size
 
     def _ask(self, path: str, asked: str) -> Schema:
         if (unknown := self._unknown.get(path)) is not None:
@@ -226,6 +235,12 @@ class _Refusal(Exception):
     def __init__(self, status: int, code: int | None, said: str) -> None:
         self.status, self.code, self.said = status, code, said
         super().__init__(said)
+
+
+def _path(reference: Reference) -> str:
+    # Schemas deleted since are still needed for the bytes.
+    subject = quote(reference.subject, safe="")
+    return f"subjects/{subject}/versions/{reference.version}?deleted=true"
 
 
 def _address(url: str) -> SplitResult:

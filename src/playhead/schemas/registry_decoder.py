@@ -96,7 +96,8 @@ class Registered:
             if not isinstance(exc, MemoryError | OSError):
                 self._invalid.keep(schema_id, _reason(exc), 1)
             raise self._undecodable(schema_id, _reason(exc)) from exc
-        self._reads.keep(schema_id, reads, schema.size)
+        # What is made of a schema has a copy of all that it refers to.
+        self._reads.keep(schema_id, reads, self.registry.whole_size(schema))
         return reads
 
     def _undecodable(self, schema_id: SchemaId, reason: str) -> Undecodable:
