@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import time
 from typing import Any
 
@@ -233,6 +234,19 @@ def test_a_schema_does_not_say_that_it_has_been_checked(is_inside):
     schema |= {} if is_inside else marks
     with pytest.raises(ValueError, match="scale"):
         reader({"type": "array", "items": schema | marks} if is_inside else schema)
+
+
+@pytest.mark.parametrize("size", [math.inf, -math.inf, math.nan, -1, 1.5, "3", None, True, []])
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_size_that_is_no_number_hides_no_empty_values(size: Any, is_inside: bool) -> None:
+    """Beside one of an infinite size, ten bytes could ask for any number of nulls."""
+    fixed = {"type": "fixed", "name": "F", "size": size}
+    fields = [("nulls", {"type": "array", "items": "null"}), ("fixed", ["null", fixed])]
+    if not is_inside:
+        fields[1] = ("fixed", fixed)
+    named = [{"name": name, "type": type_} for name, type_ in fields]
+    with pytest.raises(ValueError, match="needed a whole number"):
+        reader({"type": "record", "name": "R", "fields": named})
 
 
 class Tower:

@@ -219,6 +219,10 @@ def _guard_inside(node: dict[str, Any], named: dict[str, Any]) -> list[Any]:
     elif kind == "array":
         places, name = [node], "items"
     else:
+        if kind == "fixed" and not (type(node["size"]) is int and node["size"] >= 0):
+            # Beside an infinite size, what the rest of a value can become would not count.
+            size = str(node["size"])[:20]
+            raise ValueError(f"invalid schema: a fixed of {size} bytes, needed a whole number")
         return []
     for place in places:
         place[name] = _guarded(place[name], named)
