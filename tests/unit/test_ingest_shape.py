@@ -65,6 +65,7 @@ def test_what_is_no_path_is_pointed_at(text: str, at: int) -> None:
         ({"a": "text"}, "there is no a.b"),
         ({"a": {"b": []}}, "there is no a.b[0]"),
         ({"a": {"b": {"0": 1}}}, "there is no a.b[0]"),
+        ({"a": {"b": "text"}}, "there is no a.b[0]"),
         ({"a": {"b": [None]}}, "a.b[0] is null"),
         ([], "there is no a"),
         (None, "there is no a"),

@@ -64,8 +64,10 @@ def value_at(document: Any, steps: Steps, kind: str) -> Any:
     """Return the value at the path; null counts as missing."""
     found = document
     for number, step in enumerate(steps, 1):
+        # A text has no places, and a number is one here.
+        held = found if isinstance(found, dict | list) else {}
         try:
-            found = found[step]
+            found = held[step]
         except (KeyError, IndexError, TypeError):
             raise Unfit(kind, reason=f"there is no {show_path(steps[:number])}") from None
         if found is None:
