@@ -38,6 +38,9 @@ def altered(base: str, text: str) -> Iterator[str]:
         "a:" + "1A," * 200 + "x",
         "'" * _MANY + "a",
         "'" + "\\" * _MANY,
+        "\\'" * _MANY,
+        "1" + "\\'" * _MANY + "x",
+        "'a\\'" * _MANY,
     ],
 )
 def test_no_text_keeps_a_task_busy(text: str) -> None:
@@ -59,6 +62,10 @@ def test_no_text_keeps_a_task_busy(text: str) -> None:
         (f"a:{'9' * _MANY}", True),
         (f"a:1A{'9' * _MANY}", True),
         ("'a:99999' 'b''c:99999':5", False),
+        ("'a\\':99999':5", False),
+        ("a\\:99999", False),
+        ("\\'a:99999", True),
+        ("a\\'b:5 c:99999", True),
         ("a:" + ",".join(map(str, range(1, 256))), False),
         ("a:" + ",".join(map(str, range(1, 257))), True),
     ],

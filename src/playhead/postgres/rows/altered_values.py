@@ -57,7 +57,8 @@ _ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
 _POSITION = r"\d{1,9}+(?:[A-Da-d*]++\d*+)?+"
 _POSITIONS = re.compile(f":({_POSITION}(?:,{_POSITION})*+)")
 _BEHIND_WEIGHT = re.compile(r"[A-Da-d*]\d")
-_QUOTED_WORD = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
+# Without an end, it goes to the end of the text: each quote would otherwise be searched for its end in vain.
+_QUOTED = re.compile(r"\\.|'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)", re.DOTALL)
 _MOST_POSITIONS, _LAST_POSITION = 255, 16_383
 _NO_AMOUNT = re.compile(r"[^\w'\"\\]*+")
 _FLOAT = {"float4": "f", "float8": "d"}
@@ -260,7 +261,7 @@ def _has_far_positions(_: Column, text: str) -> bool:
     """Return whether a word of a tsvector has positions that the server reduces to the highest possible one, or
     with digits that it ignores.
     """
-    found = _POSITIONS.findall(_QUOTED_WORD.sub("w", text))
+    found = _POSITIONS.findall(_QUOTED.sub("w", text))
     if any(_BEHIND_WEIGHT.search(each) for each in found):
         return True
     places = [re.findall(r"\d+", each) for each in found]
