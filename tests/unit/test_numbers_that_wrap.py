@@ -1,5 +1,7 @@
 """Numbers and names that the server would take for others, without a word, are refused."""
 
+import contextlib
+import time
 from dataclasses import replace
 
 import pytest
@@ -91,6 +93,16 @@ def test_what_the_server_would_change_is_refused(base: str, element: str, held: 
 )
 def test_what_the_server_keeps_is_written(base: str, element: str, held: object) -> None:
     assert text(base, element, held) == str(held)
+
+
+@pytest.mark.parametrize("held", ['\\"', '"\\"', "\\", '1\\"', '"a\\",'])
+@pytest.mark.parametrize("element", ["xid", "tid", "name", "macaddr", "oidvector"])
+def test_a_text_of_quotes_without_an_end_takes_no_time(element: str, held: str) -> None:
+    began = time.process_time()
+    for around in ("{%s", "{%s}", "[0:1]={%s"):
+        with contextlib.suppress(Bad):
+            text(f"_{element}", element, around % (held * 200_000))
+    assert time.process_time() - began < 5
 
 
 def test_a_date_as_a_list_is_written() -> None:

@@ -22,6 +22,7 @@ from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import FLOATS, JSONS, where_true
 from playhead.postgres.rows.text_format import (
+    ELEMENT_OF_TEXT,
     Number,
     becomes_zero,
     decimals_of_epoch,
@@ -38,7 +39,6 @@ _PART_OF_JULIAN = re.compile(r"(?:JULIAN|J)\s*\d+\.(\d+)", re.IGNORECASE)
 # What looks like a fraction in a date. A column without dates reads 2021.005 as 20:21 and five thousandths.
 _DOTTED_DATE = re.compile(r"\b\d+\.\d+\.\d+\b|[a-z]{3}\.?\s*\d+,\d{4}\b", re.IGNORECASE)
 _DAY_OF_YEAR = re.compile(r"(?<![\d:.])\d{4}\.\d{3}(?!\d)")
-_ELEMENT_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BETWEEN_ELEMENTS = re.compile(r'[{},"]+')
 # Ranges by the type of their bounds, which the server reads as it reads a value.
@@ -200,7 +200,7 @@ def _text_has_repeated(held: Any) -> bool:
     """Return whether an array of JSON that is written as PostgreSQL's text has such an object inside."""
     if not isinstance(held, str) or not held.lstrip().startswith(("{", "[")):
         return False
-    elements = _ELEMENT_OF_TEXT.findall(held.partition("{")[2])
+    elements = ELEMENT_OF_TEXT.findall(held.partition("{")[2])
     return any(_is_repeated(_ESCAPED.sub(r"\1", quoted or plain)) for quoted, plain in elements)
 
 
@@ -240,7 +240,7 @@ def _texts(column: Column, text: str) -> Sequence[str]:
     """Return the elements of an array that is written as PostgreSQL's text, or the text itself."""
     if not column.element or isinstance(text, Number) or not text.lstrip().startswith(("{", "[")):
         return (text,)
-    elements = _ELEMENT_OF_TEXT.findall(text.partition("{")[2])
+    elements = ELEMENT_OF_TEXT.findall(text.partition("{")[2])
     return [_ESCAPED.sub(r"\1", quoted or plain.strip()) for quoted, plain in elements]
 
 

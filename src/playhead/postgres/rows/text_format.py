@@ -67,7 +67,8 @@ _SHAPES = {
     "pg_snapshot": _SNAPSHOT,
     "txid_snapshot": _SNAPSHOT,
 }
-_ELEMENTS_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^{},"]+)', re.DOTALL)
+ELEMENT_OF_TEXT = re.compile(r'"((?:[^"\\]|\\.)*+)"|((?:[^{},"\\]|\\.)++)', re.DOTALL)
+"""An element of an array that is written as PostgreSQL's text: in quotes, or plain."""
 # A byte of the type "char", as the server writes it.
 _OCTAL = re.compile(r"\\[0-3][0-7]{2}")
 # The server's maximum.
@@ -150,7 +151,7 @@ def _refuse_other_elements(element: str, text: str, where: str) -> None:
         return
     if not text.lstrip().startswith(("{", "[")):
         return
-    for quoted, plain in _ELEMENTS_OF_TEXT.findall(text.partition("{")[2]):
+    for quoted, plain in ELEMENT_OF_TEXT.findall(text.partition("{")[2]):
         held = quoted or plain.strip()
         if held and held.upper() != "NULL":
             _refuse_other_value(element, held.replace("\\", ""), where)
