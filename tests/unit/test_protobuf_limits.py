@@ -4,6 +4,7 @@ import base64
 import json
 import struct
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -250,6 +251,26 @@ def extended() -> str:
         if type_ == 11:
             made.type_name = ".A"
     return base64.b64encode(file.SerializeToString()).decode()
+
+
+def test_names_of_extensions_are_counted(
+    registry: TestRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have those of all types that they are in: three bytes could stand for a megabyte."""
+    file = compile_proto("message A { repeated A a = 1; }")
+    file.name = "a.proto"
+    file.message_type[0].extension_range.add(start=100, end=200)
+    inner = file.message_type.add(name="L" * 200).nested_type.add(name="L" * 200)
+    inner.extension.add(name="x", number=100, label=1, type=5, extendee=".A")
+    schema = base64.b64encode(file.SerializeToString()).decode()
+    made = registry.register("x", {"schema": schema, "schemaType": "PROTOBUF"})
+    monkeypatch.setattr(protobuf_limits, "MOST_NAMES", 402 * 100)
+    one = sized(1, varint(100 << 3) + b"\1")
+    for times, is_taken in ((90, True), (110, False)):
+        by, data = decoder("registry", registry_url=registry.url), one * times
+        for read in (by.exact, partial(by.decode, is_key=False)):
+            with nullcontext() if is_taken else pytest.raises(Undecodable, match="letters"):
+                read(struct.pack(">bIb", 0, made, 0) + data, ())
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ class ProtobufLimits:
         return known
 
     def _size(self, kind: Any) -> tuple[int, int]:
-        """Return how many fields a type has, and the letters of their names and of the names of enums' defaults.
+        """Return how many fields a type has, and the letters of their names, of those of enums' defaults, and of
+        extensions.
 
         A type with thousands of maps to itself would otherwise be counted once for each of them.
         """
@@ -145,6 +146,8 @@ class ProtobufLimits:
         if known is None:
             names = [each.name for each in kind.fields]
             names += [each.enum_type.values[0].name for each in kind.fields if each.enum_type]
+            if kind.is_extendable:  # Their names in JSON have those of all types that they are in.
+                names += [each.full_name for each in kind.file.pool.FindAllExtensions(kind)]
             known = self._sizes[kind.full_name] = len(kind.fields), sum(map(len, names))
         return known
 
