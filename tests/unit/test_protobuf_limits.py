@@ -273,6 +273,19 @@ def test_names_of_extensions_are_counted(
                 read(struct.pack(">bIb", 0, made, 0) + data, ())
 
 
+def test_a_set_of_types_in_a_form_of_its_own_is_refused(registry: TestRegistry) -> None:
+    """What is in it was not counted: 160 kB took 800 MB."""
+    file = compile_proto("message A { message B {} repeated B b = 1; }")
+    kind = file.message_type[0].nested_type[0]
+    kind.options.message_set_wire_format = True
+    kind.extension_range.add(start=4, end=2**31 - 1)
+    schema = base64.b64encode(file.SerializeToString()).decode()
+    made = registry.register("x", {"schema": schema, "schemaType": "PROTOBUF"})
+    by = decoder("registry", registry_url=registry.url)
+    with pytest.raises(Undecodable, match="message_set_wire_format, which is not supported"):
+        by.exact(struct.pack(">bIb", 0, made, 0), ())
+
+
 @pytest.mark.parametrize(
     "data", [sized(100, b"") * 5_000, sized(100, MANY), sized(100, sized(1, b"")) * 5_000]
 )

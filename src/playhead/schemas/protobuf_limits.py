@@ -30,6 +30,7 @@ _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_NUMBER: Final = 10
 _MOST_GROUPS: Final = 100
 _SHORTEST_MESSAGE: Final = 2
+_OF_ITS_OWN: Final = "message_set_wire_format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +200,16 @@ class ProtobufLimits:
 
 
 def check_types(file: Any) -> None:
-    """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it, or
-    with a type of more maps than a value can have.
+    """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it, with
+    a type of more maps than a value can have, or with one whose bytes have a form of their own.
     """
     waiting = [file]
     while waiting:
         held = waiting.pop()
         is_file = held is file
         types = held.message_type if is_file else held.nested_type
+        if not is_file and held.options.message_set_wire_format:
+            raise ValueError(f"the schema has a type with {_OF_ITS_OWN}, which is not supported")
         if sum(each.options.map_entry for each in types) > MOST_MAPS:
             raise ValueError(f"the schema has a type with more than {MOST_MAPS:,} maps")
         waiting += types
