@@ -273,6 +273,25 @@ def test_names_of_extensions_are_counted(
                 read(struct.pack(">bIb", 0, made, 0) + data, ())
 
 
+def test_the_whole_name_of_an_extension_is_not_long(registry: TestRegistry) -> None:
+    """In a value with many of `Any`, names are not counted together."""
+    by = decoder("registry", registry_url=registry.url)
+    for letters, is_taken in ((102, True), (103, False)):
+        file = compile_proto(f"package {'p' * 100}; message A {{ repeated A a = 1; }}")
+        file.name = "a.proto"
+        file.message_type[0].extension_range.add(start=100, end=200)
+        kind = file.message_type.add(name="L" * letters)
+        for _ in range(2):
+            kind = kind.nested_type.add(name="L" * 100)
+        extendee = f".{'p' * 100}.A"
+        kind.extension.add(name="x" * 104, number=100, label=1, type=5, extendee=extendee)
+        schema = base64.b64encode(file.SerializeToString()).decode()
+        made = registry.register("x", {"schema": schema, "schemaType": "PROTOBUF"})
+        data = struct.pack(">bIb", 0, made, 0) + varint(100 << 3) + b"\1"
+        with nullcontext() if is_taken else pytest.raises(Undecodable, match="more than 510"):
+            assert len(by.exact(data, ())) > 510
+
+
 def test_a_set_of_types_in_a_form_of_its_own_is_refused(registry: TestRegistry) -> None:
     """What is in it was not counted: 160 kB took 800 MB."""
     file = compile_proto("message A { message B {} repeated B b = 1; }")

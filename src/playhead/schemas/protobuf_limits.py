@@ -20,6 +20,8 @@ MOST_NAMES: Final = 128 << 20
 """The maximum number of letters of the names of fields, or of enums' values: a byte of a value can stand for one."""
 MOST_LETTERS: Final = 255
 """The maximum length of a name of a field or an enum's value: two bytes of a value can stand for it in its JSON."""
+MOST_OF_EXTENSION: Final = 2 * MOST_LETTERS
+"""The same of an extension's, with its package and the types that it is in: each `Any` may repeat it."""
 MOST_MAPS: Final = 8_191
 """The maximum number of maps in a type: no value has room for more, and the library takes long to find that out."""
 _ANY: Final = "google.protobuf.Any"
@@ -203,16 +205,20 @@ def check_types(file: Any) -> None:
     """Raise ValueError for a compiled file with a name that would fill the memory where values repeat it, with
     a type of more maps than a value can have, or with one whose bytes have a form of their own.
     """
-    waiting = [file]
+    waiting = [(file, len(file.package))]
     while waiting:
-        held = waiting.pop()
+        held, scope = waiting.pop()
         is_file = held is file
         types = held.message_type if is_file else held.nested_type
         if not is_file and held.options.message_set_wire_format:
             raise ValueError(f"the schema has a type with {_OF_ITS_OWN}, which is not supported")
         if sum(each.options.map_entry for each in types) > MOST_MAPS:
             raise ValueError(f"the schema has a type with more than {MOST_MAPS:,} maps")
-        waiting += types
+        waiting += [(each, scope + 1 + len(each.name)) for each in types]
+        if any(scope + 1 + len(each.name) > MOST_OF_EXTENSION for each in held.extension):
+            raise ValueError(
+                f"the schema has an extension with a whole name of more than {MOST_OF_EXTENSION} letters"
+            )
         names = [each.name for kind in held.enum_type for each in kind.value]
         names += [each.name for each in held.extension]
         names += [held.package] if is_file else [each.name for each in held.field]
