@@ -63,6 +63,11 @@ TOO_WIDE = [
     pytest.param(
         WIDE, sized(2, sized(2, MANY)) + sized(2, sized(1, b"x/A")), id="in an Any of two parts"
     ),
+    pytest.param(
+        WIDE,
+        sized(1, sized(2, sized(1, b"x/A") + sized(2, sized(1, b"") * 1_500))) * 2,
+        id="in several of Any",
+    ),
     pytest.param(grouped(), b"\x0b\x0c" * 5_000, id="groups"),
     pytest.param(grouped(), (b"\x0b" * 50 + b"\x0c" * 50) * 100, id="groups in groups"),
 ]

@@ -33,6 +33,9 @@ _LONGEST_NUMBER: Final = 10
 _MOST_GROUPS: Final = 100
 _SHORTEST_MESSAGE: Final = 2
 _OF_ITS_OWN: Final = "message_set_wire_format"
+_TOO_MANY_FIELDS: Final = (
+    f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,19 @@ class ProtobufLimits:
         if most.fields * messages > left or most.letters * messages > MOST_NAMES:
             _Walk(data, self._type, left).run(kind)
 
-    def check_anys(self, held: Any, opened: Callable[[Any], Any]) -> None:
-        """Raise ValueError for a decoded value with too many levels of `Any`; `opened` decodes one."""
+    def check_anys(self, held: Any, data: bytes, opened: Callable[[Any], Any]) -> None:
+        """Raise ValueError for a value, decoded from these bytes, with too many levels of `Any`, or with too many
+        fields in all of them; `opened` decodes one.
+        """
         if not self._reach(type_of(held)).has_any:
             return
-        waiting = [(held, 0)]
+        waiting, left = [(held, 0)], MOST_FIELDS + len(data)
         while waiting:
             held, level = waiting.pop()
             if type_of(held).full_name != _ANY:
+                left -= self._type(type_of(held)).fields if level else 0
+                if left < 0:
+                    raise ValueError(_TOO_MANY_FIELDS)
                 waiting += [(each, level) for each in _messages(held)]
             elif level == MOST_ANYS:
                 raise ValueError(f"the value has more than {MOST_ANYS} levels of {_ANY}")
@@ -335,9 +343,7 @@ class _Walk:
         self._left -= type_.fields
         self._letters -= type_.letters
         if self._left < 0:
-            raise ValueError(
-                f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes"
-            )
+            raise ValueError(_TOO_MANY_FIELDS)
         if self._letters < 0:
             raise ValueError(f"names of its fields take more than {MOST_NAMES:,} letters")
 
