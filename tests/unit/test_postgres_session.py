@@ -1,4 +1,4 @@
-"""A session of PostgreSQL whose server is not one connection."""
+"""A session of PostgreSQL whose server is not one connection, or says nothing."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,8 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from playhead.postgres.session import Session, SharedConnection
+from playhead.errors import DatabaseUnavailable
+from playhead.postgres import session
+from playhead.postgres.session import Session, SharedConnection, open_session
 from playhead.postgres.statement_connection import StatementConnection
+from tests.lying_server import LyingServer
 
 
 class _Link:
@@ -37,3 +40,22 @@ def test_a_pooler_that_gives_each_statement_another_connection_is_refused() -> N
 
 def test_one_connection_of_the_server_is_a_session() -> None:
     assert not _begun(7).has_validity
+
+
+def test_a_server_that_is_silent_after_the_login_is_waited_for_only_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_BEGINS_WITHIN_S", 0.5)
+    with LyingServer() as server, pytest.raises(DatabaseUnavailable) as caught:  # noqa: SIM117
+        with open_session(server.url, grant=""):
+            pass
+    assert "took the login and gave no whole answer within 0.5 s" in str(caught.value)
+
+
+def test_a_session_that_has_begun_waits_for_as_long_as_a_statement_takes() -> None:
+    with LyingServer() as server:
+        link = StatementConnection(server.url)
+        with link.answering_within(0.5):
+            pass
+        assert link._connection.limit_s is None
+        link.close()

@@ -16,6 +16,7 @@ from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
 from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row, rows_of
+from playhead.postgres.bounded_connection import AnswerTooLate
 from playhead.postgres.errors import TOO_LARGE, DataError, StatementRefused, translated
 from playhead.postgres.server import APPLICATION, checked, why_not_connected
 from playhead.postgres.statement_connection import StatementConnection
@@ -50,6 +51,9 @@ WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, 
 _PROCESS = "pg_catalog.pg_backend_pid()::int8"
 # A statement that waits longer for a lock fails, and is retried.
 _LOCK_PATIENCE = "60s"
+# The statements that begin a session wait for nothing in the server. A pooler without a free connection
+# says so after two minutes.
+_BEGINS_WITHIN_S = 150.0
 # PostgreSQL 16 can check whether a text is a value of some type.
 _KNOWS_VALIDITY = 160_000
 Row = tuple[Any, ...]
@@ -262,7 +266,13 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
 @contextmanager
 def _connected(url: str, grant: str) -> Iterator[Session]:
     with _linked(url, StatementConnection) as (link, where):
-        yield Session(link, where=where, grant=grant)
+        try:
+            with link.answering_within(_BEGINS_WITHIN_S):
+                begun = Session(link, where=where, grant=grant)
+        except AnswerTooLate as exc:
+            reason = f"it took the login and gave no whole answer within {exc.limit_s:g} s"
+            raise DatabaseUnavailable(where, reason=reason) from exc
+        yield begun
 
 
 @contextmanager

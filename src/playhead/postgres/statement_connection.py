@@ -2,7 +2,8 @@
 
 import select
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -66,6 +67,15 @@ class StatementConnection:
         looking = select.poll()
         looking.register(self._connection.fileno(), select.POLLIN)
         return not looking.poll(0)
+
+    @contextmanager
+    def answering_within(self, seconds: float) -> Iterator[None]:
+        """In this block, raise AnswerTooLate for a statement without a whole answer after this time."""
+        self._connection.limit_s = seconds
+        try:
+            yield
+        finally:
+            self._connection.limit_s = None
 
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
