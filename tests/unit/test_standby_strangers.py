@@ -54,6 +54,34 @@ def test_a_name_that_no_watcher_gives_ends_none(room, name):
     assert not room.names(".")
 
 
+def test_a_folder_with_the_name_of_a_claim_ends_no_watcher(room):
+    """It cannot replace the file of that name among the failed ones, and each watcher died of it."""
+    room.drop("laps.x1.running", "{}")
+    assert [each["outcome"] for each in room.watch()] == ["failed"]
+    (room.folder / "laps.x1.running").mkdir()
+    room.drop("laps.json", REQUEST)
+    assert [each["outcome"] for each in room.watch()] == ["done"]
+    assert (room.folder / "failed" / "laps.x1.json").is_file()
+
+
+def test_a_folder_that_takes_the_place_of_a_file_stays_where_it_is(room, monkeypatch):
+    read = folder_watch.read_words
+
+    def read_too_late(file: Path, *named, **more) -> dict[str, str]:
+        file.unlink()
+        file.mkdir()
+        return read(file, *named, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_watch, "read_words", read_too_late)
+        room.drop("laps.x1.running", REQUEST)
+        assert [each["outcome"] for each in room.watch()] == ["failed"]
+    assert (room.folder / "laps.x1.running").is_dir()
+    assert room.names("failed") == ["laps.x1.outcome.json"]
+    room.drop("laps.json", REQUEST)
+    assert [each["outcome"] for each in room.watch()] == ["done"]
+
+
 def test_a_file_that_its_author_takes_back_is_no_fault_of_playheads(room, monkeypatch):
     read = folder_watch.read_words
 

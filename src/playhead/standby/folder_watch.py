@@ -153,6 +153,8 @@ class Watch:
         self._expect_folder()
         odd = []
         for running in sorted(self.folder.glob(f"[!.]*{RUNNING}")):
+            if running.is_dir() and not running.is_symlink():
+                continue  # left alone, as every folder is
             if (found := Claim.found(running)) is not None:
                 return found
             odd.append(running)
@@ -184,8 +186,7 @@ class Watch:
             # The file's author may be another user, and must be able to read the outcome.
             write_whole(Path(claim.outcome), text, mode=0o644, folder=handle)
             abort_point("standby.outcome_written")
-            with suppress(FileNotFoundError):  # The file was removed meanwhile; the outcome stays.
-                move(claim.file.name, claim.name, self._handle, handle)
+            _put(claim, self._handle, handle)
         abort_point("standby.put_away")
 
     def _expect_folder(self) -> None:
@@ -269,6 +270,22 @@ class Watch:
     def _sleep(self, seconds: float) -> None:
         if sleep_unless(lambda: self.is_stopping, seconds):
             raise Stopped("stopped before anything was written")
+
+
+def _put(claim: Claim, folder: int, place: int) -> None:
+    """Move the file to its place. One that was removed meanwhile is not there, and its outcome stays.
+
+    A folder that has taken its name stays too: no folder can replace a file, so one is there first.
+    """
+    is_new = False
+    with suppress(FileExistsError):
+        os.close(os.open(claim.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place))
+        is_new = True
+    try:
+        move(claim.file.name, claim.name, folder, place)
+    except (FileNotFoundError, NotADirectoryError):
+        if is_new:
+            os.unlink(claim.name, dir_fd=place)
 
 
 def _is_settled(file: Path) -> bool:
