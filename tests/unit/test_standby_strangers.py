@@ -64,6 +64,15 @@ def test_a_folder_with_the_name_of_a_claim_ends_no_watcher(room):
     assert (room.folder / "failed" / "laps.x1.json").is_file()
 
 
+def test_no_file_takes_the_place_of_the_outcome_of_another(room):
+    room.drop("laps.x1.running", "{}")
+    [outcome] = room.watch()
+    room.drop("laps.x1.outcome.running", "{}")
+    room.watch()
+    kept = json.loads((room.folder / "failed" / "laps.x1.outcome.json").read_text())
+    assert kept["error"] == outcome["error"]
+
+
 def test_a_folder_that_takes_the_place_of_a_file_stays_where_it_is(room, monkeypatch):
     read = folder_watch.read_words
 

@@ -62,11 +62,13 @@ class Claim:
     def found(cls, running: Path) -> "Claim | None":
         """Return the claim of a file that an earlier watcher left; None for a name that no watcher makes.
 
-        Everyone who can write in the folder can choose such a name, and it may leave no room for the outcome's.
+        Everyone who can write in the folder can choose such a name: it may leave no room for the outcome's, or be
+        the name of another file's outcome in the end.
         """
         stem, _, replay_id = running.name.removesuffix(RUNNING).rpartition(".")
         stem = stem or replay_id
-        if REPLAY_ID.fullmatch(replay_id) is None or stem != _shortened(stem):
+        is_outcome = f".{replay_id}{REQUEST}" == OUTCOME
+        if is_outcome or REPLAY_ID.fullmatch(replay_id) is None or stem != _shortened(stem):
             return None
         return cls(running, stem, replay_id)
 
