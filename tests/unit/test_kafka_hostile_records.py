@@ -5,6 +5,7 @@ from collections import deque
 import pytest
 from confluent_kafka import Message
 
+from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.read import consumer
 from playhead.kafka.read.consumer import PartitionConsumer, RecordTooLarge, need_order
@@ -114,6 +115,22 @@ def test_what_fills_the_memory_before_partitions_are_assigned_does_not_count(mon
     client.resident = consumer._MOST_UNPACKED + 1
     reading.assign({})
     assert reading.poll(0) == []
+
+
+def test_a_broker_whose_name_makes_the_statistics_unreadable_is_no_fault_of_ours(monkeypatch):
+    """The client writes the names of brokers into its statistics as they are."""
+    statistics = '{"brokers": {"x"7.0.0.1:9092/1": {}}, "topics": {}}'
+
+    def told(_count, _wait_s):
+        reading._on_statistics(statistics)
+        return []
+
+    client = Unpacking(0)
+    monkeypatch.setattr(client, "consume", told)
+    monkeypatch.setattr(consumer.clients, "consumer", lambda _: client)
+    reading = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=0.1)
+    with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
+        reading.poll_or_fail("reading")
 
 
 def test_neither_way_of_reading_takes_offsets_that_do_not_ascend():

@@ -250,10 +250,13 @@ class PartitionConsumer:
         self._statistics = statistics
 
     def _position(self) -> list[int]:
-        """Return the next offset to fetch, which also advances over offsets without records."""
-        if not self._statistics:
+        """Return the next offset to fetch, which also advances over offsets without records; nothing if it is
+        not known.
+        """
+        try:
+            topics = json.loads(self._statistics or "{}").get("topics", {})
+        except ValueError:  # A broker's name is in it as it is, and may have a quote.
             return []
-        topics = json.loads(self._statistics).get("topics", {})
         return [
             partition.get("next_offset", -1)
             for topic in topics.values()
