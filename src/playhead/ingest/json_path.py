@@ -65,7 +65,7 @@ def value_at(document: Any, steps: Steps, kind: str) -> Any:
     found = document
     for number, step in enumerate(steps, 1):
         # A text has no places, and a number is one here.
-        held = found if isinstance(found, dict | list) else {}
+        held: Any = found if isinstance(found, dict | list) else {}
         try:
             found = held[step]
         except (KeyError, IndexError, TypeError):
