@@ -1,6 +1,7 @@
 """The ledger is read as it is, whatever a client loses on the way, and however its keys are spelled."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.errors import Unavailable
 from playhead.kafka.admin import clients
 from playhead.kafka.read import log_heads
 from playhead.kafka.read.log_heads import Head, Heads
 from playhead.kafka.write import ledger_reading
 from playhead.kafka.write.ledger import folded
 from playhead.kafka.write.ledger_keys import (
+    LEDGER_TOPIC,
     former_transactional_id,
     key_of,
     names_key,
@@ -172,6 +175,38 @@ def test_a_single_record_between_two_others_is_no_marker() -> None:
     log = Log(records, 6, lost=[{2}])
     assert read(log) == ([*records.values()], 6)
     assert log.looks == 2
+
+
+class Silent:
+    """A client that gets nothing."""
+
+    def __init__(self, _told: object) -> None:
+        pass
+
+    def assign(self, _places: object) -> None:
+        pass
+
+    def consume(self, _count: int, _wait_s: float) -> list[Message]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("stable", "error"),
+    [(0, "a transaction has been open at offset 0"), (4, "reading the ledger: nothing came")],
+)
+def test_a_transaction_is_named_only_if_one_is_open(
+    monkeypatch: pytest.MonkeyPatch, stable: int, error: str
+) -> None:
+    monkeypatch.setattr(clients, "consumer", Silent)
+    monkeypatch.setattr(ledger_reading, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(ledger_reading, "Admin", lambda _: nullcontext())
+    ends = {(LEDGER_TOPIC, 0): stable}
+    monkeypatch.setattr(ledger_reading, "stable_ends", lambda *_: ends)
+    with pytest.raises(Unavailable, match=error):
+        read_ledger(KAFKA, start=0, end=4, wanted=lambda _: True)
 
 
 def test_a_ledger_that_no_client_returns_is_refused() -> None:

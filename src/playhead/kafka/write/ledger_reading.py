@@ -163,8 +163,20 @@ def _look(
                 for each in found:
                     _add(look, each)
             if not found and time.monotonic() > deadline:
-                raise LedgerWaits(LEDGER_TOPIC, offset=look.position, waited_s=_PATIENCE_S)
+                raise _why_nothing_comes(connection, isolation, look.position)
     return look
+
+
+def _why_nothing_comes(connection: KafkaConnection, isolation: str, position: int) -> Unavailable:
+    """Return the error of an open transaction, or of a broker that gives no records although none hides them."""
+    if isolation == "read_committed":
+        with Admin(connection) as admin:
+            if stable_ends(admin, [_PLACE])[_PLACE] <= position:
+                return LedgerWaits(LEDGER_TOPIC, offset=position, waited_s=_PATIENCE_S)
+    servers = connection.bootstrap_servers or ""
+    return BrokerUnavailable(
+        servers, waited_s=_PATIENCE_S, reason="reading the ledger: nothing came"
+    )
 
 
 def _add(look: _Look, found: Any) -> None:
