@@ -311,6 +311,7 @@ def test_a_request_that_nobody_answered_is_there(bench):
     [
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a client speaks TLS"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a client speaks HTTP"),
+        (bytes(4), "cannot be decoded: it ends too early"),
         (struct.pack(">ihhih", 10, 12, 99, 1, -1), "Heartbeat version 99"),
         (struct.pack(">ihhih", 10, 900, 0, 1, -1), "API 900 version 0"),
         (struct.pack(">ihhih", 10, 17, 0, 1, -1) + b"\0\0", "before Kafka 1.0"),

@@ -276,9 +276,9 @@ class Relay:
             who = "a client" if end is self.client else f"broker {self.broker_name}"
             self._end_with(f"{who} {speaks}; the proxy supports Kafka without TLS only")
         except (Malformed, struct.error, IndexError) as exc:
-            self._end_with(
-                f"a frame from the {end.name} of {self.broker_name} cannot be decoded: {exc}"
-            )
+            why = exc if isinstance(exc, Malformed) else "it ends too early"
+            what = f"a frame from the {end.name} of {self.broker_name} cannot be decoded"
+            self._end_with(f"{what}: {why}")
 
     def _pass(self, end: _End, frame: bytes) -> None:
         if self.is_closed:
