@@ -91,6 +91,22 @@ def test_what_always_means_the_same_is_kept(sandbox: Endpoints, schema: str) -> 
     assert table.differences(entry, rows) == []
 
 
+DATED = ("date", "timestamp", "timestamptz", "daterange", "tsrange", "date[]", "day", "days")
+
+
+def test_no_date_is_guessed_from_a_year_of_two_digits(sandbox: Endpoints, schema: str) -> None:
+    """As Oracle writes dates: in October of 2021, which this server would read as one of 2024."""
+    table = made(sandbox, schema, list(DATED))
+    held = {"daterange": "[24-OCT-21,)", "tsrange": "(,24-OCT-21)", "date[]": ["24-OCT-21"]}
+    held |= {"days": "{24-OCT-21}"}
+    values = [{f"c{n}": held.get(kind, "24-OCT-21")} for n, kind in enumerate(DATED)]
+    clear = {"c0": "24-OCT-2021", "c1": "Oct 24 2021 10:00", "c4": "[2021-10-24,2021-10-25)"}
+    assert table.refused(records(*values, clear)) == [
+        (n, "unclear_date") for n in range(len(values))
+    ]
+    assert table.rows("c0::text, c1::text") == [("2021-10-24", "2021-10-24 10:00:00")]
+
+
 @pytest.mark.parametrize("decode", ["json", "string"])
 def test_nor_by_a_key_or_a_whole_value(sandbox: Endpoints, schema: str, decode: str) -> None:
     more = ", _key timestamptz, value timestamptz"

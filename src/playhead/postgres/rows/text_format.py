@@ -11,6 +11,7 @@ from typing import Any
 
 from playhead.json_objects import Repeated
 from playhead.postgres.rows.column_types import FLOATS, INTEGERS, JSONS, LONGEST_NAME, TEXTS, TIMES
+from playhead.postgres.rows.unclear_dates import unclear_date
 from playhead.postgres.table import Column
 
 _TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
@@ -22,6 +23,7 @@ _STRETCHES = (
     "tsmultirange",
     "tstzmultirange",
 )
+_HAVE_DATES = {"date", "timestamp", "timestamptz", *_STRETCHES}
 # Anywhere between characters that the server skips: `now()`, `!today 10:00`, `[now,)`.
 _MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
 # In ranges, arrays and rows, letters after a backslash and around quotes form one word.
@@ -112,6 +114,9 @@ def checked_for(column: Column, text: str, where: str) -> str:
     if (word := moving_word(column, text)) is not None:
         reason = f"{where}: {word!r} means the time of writing, which is not the record's"
         raise Bad("moving", reason)
+    if {column.base, column.element} & _HAVE_DATES and (date := unclear_date(text)) is not None:
+        reason = f"{where}: the year of {date!r} has two digits, so that it may be another date"
+        raise Bad("unclear_date", reason)
     _refuse_other_value(column.base, text, where)
     _refuse_other_elements(column.element, text, where)
     return checked(text, where)
