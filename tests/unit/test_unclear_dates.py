@@ -72,6 +72,12 @@ def test_a_year_of_two_digits_makes_a_date_unclear(text: str) -> None:
 @pytest.mark.parametrize("text", CLEAR)
 def test_a_date_whose_year_is_plain_is_not_unclear(text: str) -> None:
     assert unclear_date(text) is None
+    assert unclear_date(text, are_many=True) is None
+
+
+@pytest.mark.parametrize("text", ["[2000-02-05,7.3.1)", "{2021-10-24,24-Oct-21}", '{"Oct 24, 21"}'])
+def test_a_comma_ends_a_date_where_there_are_many(text: str) -> None:
+    assert unclear_date(text, are_many=True)
 
 
 @pytest.mark.parametrize(
@@ -94,5 +100,5 @@ def test_a_date_whose_year_is_plain_is_not_unclear(text: str) -> None:
 )
 def test_the_time_grows_with_the_length(text: str) -> None:
     began = time.monotonic()
-    unclear_date(text)
+    unclear_date(text, are_many=True)
     assert time.monotonic() - began < 5

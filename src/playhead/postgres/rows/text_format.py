@@ -114,7 +114,9 @@ def checked_for(column: Column, text: str, where: str) -> str:
     if (word := moving_word(column, text)) is not None:
         reason = f"{where}: {word!r} means the time of writing, which is not the record's"
         raise Bad("moving", reason)
-    if {column.base, column.element} & _HAVE_DATES and (date := unclear_date(text)) is not None:
+    if {column.base, column.element} & _HAVE_DATES and (
+        date := unclear_date(text, are_many=bool(column.element) or column.base in _STRETCHES)
+    ):
         reason = f"{where}: the year of {date!r} has two digits, so that it may be another date"
         raise Bad("unclear_date", reason)
     _refuse_other_value(column.base, text, where)

@@ -18,7 +18,11 @@ _UNCLEAR = re.compile(
 )
 
 
-def unclear_date(text: str) -> str | None:
-    """Return the first date in a text that could be another one, such as 24-OCT-21, in October of 2021 or of 2024."""
-    found = _UNCLEAR.search(_CLOCK_TIME.sub("", text))
-    return found[0] if found else None
+def unclear_date(text: str, *, are_many: bool = False) -> str | None:
+    """Return the first date in a text that could be another one, such as 24-OCT-21, in October of 2021 or of 2024.
+
+    In a text of several dates, of a range or an array, a comma ends a date.
+    """
+    text = _CLOCK_TIME.sub("", text)
+    found = (_UNCLEAR.search(each) for each in (text, *(text.split(",") if are_many else ())))
+    return next((each[0] for each in found if each), None)
