@@ -293,3 +293,20 @@ def test_while_nothing_says_whether_tombstones_delete_their_records_are_not_writ
     assert sorted(deck.rows(table, "car, v")) == KEPT
     fill(deck, topic, table, *words, "--tombstones", "skip")
     assert sorted(deck.rows(table, "car, v")) == [("a", 7), ("b", 1), ("c", 6)]
+
+
+def test_of_two_topics_in_one_table_the_later_topic_decides_at_one_time(deck: Deck) -> None:
+    """As merges decide it: by time, then by topic, partition and offset."""
+    columns = f"{PLACED}, _topic text, _timestamp timestamptz"
+    topics, table = sorted([deck.topic("states"), deck.topic("states")]), deck.table(columns)
+    wrote(deck, topics[0], [("x", 0), ("a", 1)], [(0, 0), (0, 50)])
+    wrote(deck, topics[1], [("a", 2)], [(0, 50)])
+    source, target = f"kafka:/{'|'.join(topics)}/", f"postgres:{table}"
+    rules = {"tombstones": "skip", **NEWER}
+    ran(deck.plan(source, target, **rules))
+    assert sorted(deck.rows(table, "car, v")) == [("a", 2), ("x", 0)]
+    asked = Request(source=source, target=target, **rules)
+    search = GapFinder(GapQuery(asked), deck.configuration())
+    assert search.find().is_whole
+    deck.sql(f"UPDATE {table} SET v = 1, _topic = '{topics[0]}', _offset = 1 WHERE car = 'a'")
+    assert [each.topic for each in search.find().missing_slices()] == [topics[1]]

@@ -108,11 +108,28 @@ class MissingRows:
 
     def _is_here(self) -> str:
         """The condition that a row is from the partition of the records."""
-        slice_ = self._entry.slice
-        topic = f'{_TOPIC} = {literal(slice_.topic)} COLLATE "C"'
-        has_topic = TOPIC in [each.name for each in self._table.layout.metadata]
-        partition = f"{_PARTITION} = {slice_.partition}"
-        return f"({topic} AND {partition})" if has_topic else f"({partition})"
+        partition = f"{_PARTITION} = {self._entry.slice.partition}"
+        return (
+            f"({_TOPIC} = {self._topic} AND {partition})" if self._has_topic else f"({partition})"
+        )
+
+    def _places(self) -> tuple[str, str]:
+        """The origins of a row and of a record, of which the greater one is later; empty if rows have none."""
+        if not has_place(self._table.layout):
+            return "", ""
+        row = [_PARTITION, _OFFSET]
+        record = [str(self._entry.slice.partition), f"e.{_ORDER}"]
+        if self._has_topic:
+            row, record = [_TOPIC, *row], [self._topic, *record]
+        return f"({', '.join(row)})", f"({', '.join(record)})"
+
+    @property
+    def _topic(self) -> str:
+        return f'{literal(self._entry.slice.topic)} COLLATE "C"'
+
+    @property
+    def _has_topic(self) -> bool:
+        return TOPIC in [each.name for each in self._table.layout.metadata]
 
     def _older(self) -> str | None:
         """The condition that a record's row should have replaced a row, as merges decide it.
@@ -126,15 +143,8 @@ class MissingRows:
         if OFFSET in self._by or habits.stays == "ignore":
             return None
         if self._has_version():
-            version, places = named(habits.stays_by), ("", "")
-            if has_place(layout):
-                places = (
-                    f"({_PARTITION}, {_OFFSET})",
-                    f"({self._entry.slice.partition}, e.{_ORDER})",
-                )
-            row, record = (
-                Rank(f"{of}.{version}", place) for of, place in zip("te", places, strict=True)
-            )
+            version, (there, here) = named(habits.stays_by), self._places()
+            row, record = Rank(f"t.{version}", there), Rank(f"e.{version}", here)
             # A row without a time does not tell.
             return f"CASE WHEN t.{version} IS NOT NULL THEN {is_later(record, row)} END"
         if not has_place(layout):
