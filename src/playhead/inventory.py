@@ -65,9 +65,13 @@ class Inventory(Protocol):
         """Return the conflict rule under which a late record never replaces a later one; None to append."""
         ...
 
-    def known_by_columns(self, columns: tuple[str, ...], tells: KeysOf | None = None, /) -> Target:
+    def known_by_columns(
+        self, columns: tuple[str, ...], tells: KeysOf | None = None, /, *, first_stays: bool = False
+    ) -> Target:
         """Return a target whose `compare` only checks that a row has a record's values in these columns.
 
+        With `first_stays`, for a table of an unknown rule, a row from another partition counts although it is
+        older: the replay that fills gaps would leave it.
         With `tells`, it asks no row, and only tells what such records have in these columns.
         """
         ...

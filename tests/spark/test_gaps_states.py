@@ -310,3 +310,18 @@ def test_of_two_topics_in_one_table_the_later_topic_decides_at_one_time(deck: De
     assert search.find().is_whole
     deck.sql(f"UPDATE {table} SET v = 1, _topic = '{topics[0]}', _offset = 1 WHERE car = 'a'")
     assert [each.topic for each in search.find().missing_slices()] == [topics[1]]
+
+
+def test_where_a_replay_let_the_first_row_stay_a_row_of_another_partition_counts(
+    deck: Deck,
+) -> None:
+    """A producer's retry in another partition: it would not be written."""
+    topic, table = deck.topic("states", 2), deck.table(TIMED)
+    wrote(deck, topic, [("a", 0), ("a", 0)], [(0, 0), (1, 10)])
+    rules = {"key": ("car",), "tombstones": "skip"}
+    ran(deck.plan(f"kafka:{topic}", f"postgres:{table}", on_conflict="ignore", **rules))
+    if deck.rows(table, "_partition") != [(0,)]:
+        deck.sql(f"UPDATE {table} SET _partition = 0, _timestamp = to_timestamp({T0_MS} / 1000.0)")
+    found = look(deck, topic, table, **rules)
+    assert found.is_whole
+    assert [each.code for each in found.notes if each.code == "elsewhere"] == ["elsewhere"]

@@ -66,10 +66,13 @@ class RowLookup:
     is_transformed: bool = False
     in_time: Filter = field(default_factory=Filter)
     """Filters records of the span by their own times."""
+    first_stays: bool = False
+    """Whether a replay that fills gaps would leave an older row from another partition."""
 
     def lacking(self, spans: Sequence[Slice], columns: Sequence[str]) -> MissingOffsets:
         """Read and decode the records of the spans, and look for a row of each in the database."""
-        target = inventory_of(self.ends.target).known_by_columns(tuple(columns))
+        inventory = inventory_of(self.ends.target)
+        target = inventory.known_by_columns(tuple(columns), first_stays=self.first_stays)
         findings = self._found(spans, target, self.in_time)
         runs = {
             Slice(each["slice"]["topic"], each["slice"]["partition"], start, end): count

@@ -287,9 +287,15 @@ class GapFinder:
             self.say("starting the engine to read and decode the records")
         engine.check()
         is_transformed = request.spec.is_transformed
-        table, in_time = request.target_endpoint.name, self._in_time()
         return RowLookup(
-            self.ends, self.facts, engine.run_job, engine.slots, table, is_transformed, in_time
+            self.ends,
+            self.facts,
+            engine.run_job,
+            engine.slots,
+            request.target_endpoint.name,
+            is_transformed,
+            self._in_time(),
+            request.spec.table.on_conflict is None and self._written.first_stays,
         )
 
     def _need_table(self) -> None:

@@ -136,8 +136,8 @@ class MissingRows:
 
         Where the time decides, it does so for rows from everywhere; where the order does, only for those of this
         partition. Where the rule is unknown, a replay that fills gaps lets the time decide, so that here it does for
-        rows from elsewhere. None where rows do not tell, where they are compared by their place, or where the first
-        row stays.
+        rows from elsewhere, unless it lets the first row stay. None where rows do not tell, where they are compared
+        by their place, or where the first row stays.
         """
         layout, habits = self._table.layout, self._table.habits
         if OFFSET in self._by or habits.stays == "ignore":
@@ -166,7 +166,8 @@ class MissingRows:
         """Whether the rule is unknown, and rows have the times of their records."""
         fields = self._table.layout.fields
         times = [each for each in fields if each.name == TIMESTAMP and each.column.base in TIMES]
-        return self._table.habits.stays is None and bool(times)
+        habits = self._table.habits
+        return habits.stays is None and habits.stays_by != "" and bool(times)
 
     def _has_version(self) -> bool:
         """Whether rows have the time that decides which of two stays."""

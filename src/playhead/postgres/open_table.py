@@ -40,7 +40,7 @@ class WriteRules:
     stays: Rule | None = None
     """If records are only looked for: the rule by which the rows of older ones may stay."""
     stays_by: str = ""
-    """The column with the time that `stays` compares under `newer`."""
+    """The column with the time that `stays` compares under `newer`; none where no times are compared."""
 
     @property
     def is_ordered(self) -> bool:

@@ -66,9 +66,9 @@ class PostgresTarget(Target):
     ledger_table: str = str(DEFAULT)
     is_endless: bool = False
     """Whether slices are joined as they arrive, as for a live pipeline."""
-    known_by: tuple[str, ...] = ()
-    """If set, `compare` only looks for a row with a record's values in these columns."""
+    known_by: tuple[str, ...] = ()  # If set, `compare` only looks for a row with these values.
     tells: KeysOf | None = None  # If set, it only tells these values, of records or of tombstones.
+    first_stays: bool = False  # Whether older rows from other partitions count for it.
 
     def for_live(self) -> "PostgresTarget":
         return replace(self, is_endless=True)
@@ -166,11 +166,11 @@ class PostgresTarget(Target):
         return tuple(each for table in _new_tables(needs) for each in table.statements)
 
     def _habits(self, table: Table | NewTable) -> WriteRules:
-        if self.known_by:
-            stays = (self.on_conflict, self.version_column or "_timestamp")
-            tombstones = "delete" if self.tells == "tombstones" else "skip"
-            return WriteRules(self.known_by, None, "", tombstones, self.decode, False, *stays)
         rule = self.on_conflict
+        if self.known_by:
+            by = "" if self.first_stays else self.version_column or "_timestamp"
+            tombstones = "delete" if self.tells == "tombstones" else "skip"
+            return WriteRules(self.known_by, None, "", tombstones, self.decode, False, rule, by)
         needs_key = rule is not None or self.tombstones == "delete"
         key = self.key or (table.primary_key or () if needs_key else ())
         version = (self.version_column or "_timestamp") if rule == "newer" else ""
@@ -325,8 +325,10 @@ class PostgresTarget(Target):
             ledger = self._ledger(session)
             return {each: ledger.entries(each) for each in replay_ids}
 
-    def known_by_columns(self, columns: tuple[str, ...], tells: KeysOf | None = None, /) -> Target:
-        return replace(self, known_by=columns, tells=tells)
+    def known_by_columns(
+        self, columns: tuple[str, ...], tells: KeysOf | None = None, /, *, first_stays: bool = False
+    ) -> Target:
+        return replace(self, known_by=columns, tells=tells, first_stays=first_stays)
 
     @contextmanager
     def open(self, replay_id: str, /) -> Iterator[PostgresWriter]:
