@@ -57,8 +57,9 @@ _ISO_INTERVAL = re.compile(r"[+-]?P", re.IGNORECASE)
 _POSITION = r"\d{1,9}+(?:[A-Da-d*]++\d*+)?+"
 _POSITIONS = re.compile(f":({_POSITION}(?:,{_POSITION})*+)")
 _BEHIND_WEIGHT = re.compile(r"[A-Da-d*]\d")
-# Without an end, it goes to the end of the text: each quote would otherwise be searched for its end in vain.
-_QUOTED = re.compile(r"\\.|'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)", re.DOTALL)
+# A quote inside a word is a letter of it. Without an end, a quoted word goes to the end of the text: each quote
+# would otherwise be searched for its end in vain.
+_QUOTED = re.compile(r"\\.'*+|(?<![^ \t\n\v\f\r])'(?:[^'\\]|\\.|'')*+(?:'|\\?\Z)", re.DOTALL)
 _MOST_POSITIONS, _LAST_POSITION = 255, 16_383
 _NO_AMOUNT = re.compile(r"[^\w'\"\\]*+")
 _FLOAT = {"float4": "f", "float8": "d"}
