@@ -19,7 +19,7 @@ _UNCLEAR = re.compile(
 
 
 def unclear_date(text: str, *, are_many: bool = False) -> str | None:
-    """Return the first date in a text that could be another one, such as 24-OCT-21, in October of 2021 or of 2024.
+    """Return the first date in a text that has several meanings, such as 24-OCT-21: in October of 2021, or of 2024.
 
     In a text of several dates, of a range or an array, a comma ends a date.
     """
