@@ -325,3 +325,14 @@ def test_where_a_replay_let_the_first_row_stay_a_row_of_another_partition_counts
     found = look(deck, topic, table, **rules)
     assert found.is_whole
     assert [each.code for each in found.notes if each.code == "elsewhere"] == ["elsewhere"]
+
+
+def test_where_no_rule_is_known_a_tombstone_of_another_partition_keeps_its_record_back(
+    deck: Deck,
+) -> None:
+    topic, table = deck.topic("states", 2), deck.table(TIMED)
+    wrote(deck, topic, [("b", 1), ("b", None), ("c", 2)], [(0, 10), (1, 30), (0, 40)])
+    deck.sql(f"INSERT INTO {table} VALUES ('c', 2, 0, 1, to_timestamp(({T0_MS} + 40) / 1000.0))")
+    with pytest.raises(Refused, match="nothing is left to replay"):
+        fill(deck, topic, table, "--key", "car")
+    assert sorted(deck.rows(table, "car, v")) == [("c", 2)]

@@ -1,13 +1,21 @@
 """How missing records are written: by the rules of the table, so that no row is older than it should be."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from playhead.errors import Refused
 from playhead.gaps import filling
-from playhead.gaps.deleted_later import _applied, _runs, _to_the_end, _Tombstones, last_of_keys
+from playhead.gaps.deleted_later import (
+    _applied,
+    _runs,
+    _starts,
+    _to_the_end,
+    _Tombstones,
+    last_of_keys,
+)
 from playhead.gaps.filling import FillRules, fill_rules, may_share_keys
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.row_lookup import RecordKey
@@ -192,6 +200,31 @@ def test_under_newer_the_later_time_decides_in_all_partitions():
     assert tombstones.delete(key(4, 1, time_ms=49, partition=1))
     assert tombstones.delete(key(4, 1, time_ms=49)._replace(topic="same"))
     assert not tombstones.delete(key(4, 1, time_ms=49)._replace(topic="other"))
+
+
+def test_of_an_unknown_rule_the_time_decides_for_a_tombstone_of_another_partition():
+    here = Whereto("laps", "1")
+    tombstones = _Tombstones(None, {TOPIC: here, "same": here, "other": Whereto("others", "2")})
+    tombstones.add(key(5, 1, time_ms=50))
+    tombstones.add(key(4, 1, time_ms=60))
+    assert tombstones.delete(key(4, 1, time_ms=70))
+    assert not tombstones.delete(key(5, 1, time_ms=40))
+    assert not tombstones.delete(key(9, 1, time_ms=40))
+    assert tombstones.delete(key(9, 1, time_ms=59, partition=1))
+    assert not tombstones.delete(key(3, 1, time_ms=61, partition=1))
+    assert not tombstones.delete(key(3, None, time_ms=1, partition=1))
+    assert tombstones.delete(key(9, 1, time_ms=59)._replace(topic="same"))
+    assert not tombstones.delete(key(3, 1, time_ms=1)._replace(topic="other"))
+
+
+def test_tombstones_are_read_from_the_first_record_on_by_offset_and_by_time():
+    log: Any = SimpleNamespace(offsets_at=lambda ms: {(TOPIC, 0): ms, (TOPIC, 1): 7})
+    slices, records = [Slice(TOPIC, 0, 20, 30)], [key(20, 1, 25), key(21, 1, 24)]
+    assert _starts(log, slices, records, False) == {(TOPIC, 0): 20}
+    assert _starts(log, slices, records, True) == {(TOPIC, 0): 24, (TOPIC, 1): 7}
+    assert _starts(log, slices, records, None) == {(TOPIC, 0): 20, (TOPIC, 1): 7}
+    early = [key(20, 1, 15)]
+    assert _starts(log, slices, early, None) == {(TOPIC, 0): 15, (TOPIC, 1): 7}
 
 
 def test_runs_end_at_a_record_that_was_deleted():

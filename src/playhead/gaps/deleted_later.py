@@ -23,8 +23,10 @@ Rank = tuple[int, str, int, int]
 class Deleting:
     """How tombstones delete the rows of a table."""
 
-    by_time: bool
-    """As under `newer`: the later time decides. Otherwise the order in the partition does."""
+    by_time: bool | None
+    """As under `newer`: the later time decides. Otherwise the order in the partition does; None if the rule is
+    unknown, so that the time decides for tombstones of another partition.
+    """
     is_known: bool
     """Whether the table is known to be written with --tombstones delete."""
 
@@ -48,10 +50,7 @@ def without_deleted(
     records, source = rows.keys(found.slices, key, "records"), rows.ends.source
     if not records:
         return found, []
-    if deleting.by_time:
-        starts = dict(source.offsets_at(min(each.time_ms for each in records)))
-    else:
-        starts = {place: its[0].from_offset for place, its in _by_place(found.slices).items()}
+    starts = _starts(source, found.slices, records, deleting.by_time)
     tables = rows.ends.target.whereto(sorted({topic for topic, _ in starts}))
     applied, pending = (_Tombstones(deleting.by_time, tables) for _ in range(2))
     is_applied = _applied(spans, writers)
@@ -106,32 +105,40 @@ def _slice(record: RecordKey) -> Slice:
 
 
 class _Tombstones:
-    """The tombstones that count for each key: the last one, of the partition or of all."""
+    """The last tombstone of each key and partition, by its offset and by its time."""
 
-    def __init__(self, by_time: bool, tables: Mapping[str, Whereto]) -> None:
+    def __init__(self, by_time: bool | None, tables: Mapping[str, Whereto]) -> None:
         self._by_time, self._tables = by_time, tables
-        self._last: dict[tuple[int, Whereto | str, int], Rank] = {}
+        self._last: dict[tuple[int, Whereto | str], dict[TopicPartition, tuple[int, Rank]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._last)
 
     def add(self, tombstone: RecordKey) -> None:
         if tombstone.number is not None:
-            place, rank = self._place(tombstone), self._rank(tombstone)
-            self._last[place] = max(rank, self._last.get(place, rank))
+            its = self._last.setdefault(self._key(tombstone), {})
+            place, rank = (tombstone.topic, tombstone.partition), _rank(tombstone)
+            offset, latest = its.get(place, (tombstone.offset, rank))
+            its[place] = max(offset, tombstone.offset), max(latest, rank)
 
     def delete(self, record: RecordKey) -> bool:
-        last = self._last.get(self._place(record)) if record.number is not None else None
-        return last is not None and last > self._rank(record)
+        its = self._last.get(self._key(record), {}) if record.number is not None else {}
+        here, rank = (record.topic, record.partition), _rank(record)
+        if not self._by_time and here in its and its[here][0] > record.offset:
+            return True
+        if self._by_time is False:
+            return False
+        return any(
+            latest > rank for place, (_, latest) in its.items() if self._by_time or place != here
+        )
 
-    def _place(self, each: RecordKey) -> tuple[int, Whereto | str, int]:
-        number = each.number or 0
-        if self._by_time:
-            return number, self._tables[each.topic], 0
-        return number, each.topic, each.partition
+    def _key(self, each: RecordKey) -> tuple[int, Whereto | str]:
+        of = each.topic if self._by_time is False else self._tables[each.topic]
+        return each.number or 0, of
 
-    def _rank(self, each: RecordKey) -> Rank:
-        return each.time_ms if self._by_time else 0, each.topic, each.partition, each.offset
+
+def _rank(each: RecordKey) -> Rank:
+    return each.time_ms, each.topic, each.partition, each.offset
 
 
 def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[RecordKey], bool]:
@@ -149,6 +156,19 @@ def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[
         return any(reaches(_slice(tombstone)) for reaches in reached)
 
     return is_applied
+
+
+def _starts(
+    source: Source, slices: Sequence[Slice], records: Sequence[RecordKey], by_time: bool | None
+) -> dict[TopicPartition, int]:
+    """Return from where on tombstones may be later than these records."""
+    first = {place: its[0].from_offset for place, its in _by_place(slices).items()}
+    if by_time is False:
+        return first
+    found = dict(source.offsets_at(min(each.time_ms for each in records)))
+    if by_time is None:
+        found |= {place: min(start, found.get(place, start)) for place, start in first.items()}
+    return found
 
 
 def _to_the_end(source: Source, starts: Mapping[TopicPartition, int]) -> list[Slice]:

@@ -272,7 +272,8 @@ class GapFinder:
             return found
         facts = facts_of_tables(self.ends.target, self._topics())
         committed = of_present_topics(self.ends.target, facts, self.facts)
-        deleting = Deleting(table.on_conflict == "newer", table.tombstones is not None)
+        by_time = None if table.on_conflict is None else table.on_conflict == "newer"
+        deleting = Deleting(by_time, table.tombstones is not None)
         found, self._maybe_deleted = without_deleted(
             rows, found, table.key, deleting, self.spans, writers(committed)
         )
