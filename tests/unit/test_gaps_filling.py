@@ -1,5 +1,6 @@
 """How missing records are written: by the rules of the table, so that no row is older than it should be."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,15 +10,18 @@ import pytest
 from playhead.errors import Refused
 from playhead.gaps import filling
 from playhead.gaps.deleted_later import (
+    Deleting,
     _applied,
     _runs,
     _starts,
     _to_the_end,
     _Tombstones,
     last_of_keys,
+    without_deleted,
 )
 from playhead.gaps.filling import FillRules, fill_rules, may_share_keys
 from playhead.gaps.lost_from_log import Committed
+from playhead.gaps.missing import MissingOffsets
 from playhead.gaps.row_lookup import RecordKey
 from playhead.gaps.written_by import (
     UNKNOWN,
@@ -225,6 +229,34 @@ def test_tombstones_are_read_from_the_first_record_on_by_offset_and_by_time():
     assert _starts(log, slices, records, None) == {(TOPIC, 0): 20, (TOPIC, 1): 7}
     early = [key(20, 1, 15)]
     assert _starts(log, slices, early, None) == {(TOPIC, 0): 15, (TOPIC, 1): 7}
+
+
+class Rows:
+    """Rows of a table, and the log with their records."""
+
+    def __init__(self, tombstones: Sequence[RecordKey]) -> None:
+        self.tombstones, self.asked = tombstones, list[str]()
+        target = SimpleNamespace(whereto=lambda topics: dict.fromkeys(topics, Whereto("laps", "1")))
+        self.ends = SimpleNamespace(source=Log(), target=target)
+
+    def keys(self, _: object, __: object, of: str) -> list[RecordKey]:
+        self.asked.append(of)
+        return [*self.tombstones] if of == "tombstones" else [key(20, 1), key(21, 2)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_without_a_tombstone_no_missing_record_is_read_again(is_known: bool) -> None:
+    found = MissingOffsets([Slice(TOPIC, 0, 20, 22)], "offsets", None, [])
+    asked: Any = ("car",), Deleting(False, is_known), [Slice(TOPIC, 0, 0, 90)], []
+    rows: Any = Rows([])
+    assert without_deleted(rows, found, *asked) == (found, [])
+    assert rows.asked == ["tombstones"]
+    rows = Rows([key(30, 2)])
+    left, held = without_deleted(rows, found, *asked)
+    assert rows.asked == ["tombstones", "records"]
+    assert (left.slices, held) == (
+        ([Slice(TOPIC, 0, 20, 21)], []) if is_known else (found.slices, [Slice(TOPIC, 0, 21, 22)])
+    )
 
 
 def test_runs_end_at_a_record_that_was_deleted():

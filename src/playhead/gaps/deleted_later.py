@@ -47,9 +47,12 @@ def without_deleted(
     """
     if not found.slices:
         return found, []
-    records, source = rows.keys(found.slices, key, "records"), rows.ends.source
-    if not records:
-        return found, []
+    source, records = rows.ends.source, list[RecordKey]()
+    # The missing records may be many: by the order, they are needed only if there are tombstones.
+    if is_by_time := deleting.by_time is not False:
+        records = rows.keys(found.slices, key, "records")
+        if not records:
+            return found, []
     starts = _starts(source, found.slices, records, deleting.by_time)
     tables = rows.ends.target.whereto(sorted({topic for topic, _ in starts}))
     applied, pending = (_Tombstones(deleting.by_time, tables) for _ in range(2))
@@ -58,6 +61,8 @@ def without_deleted(
         (applied if deleting.is_known and is_applied(each) else pending).add(each)
     if not (applied or pending):
         return found, []
+    if not is_by_time:
+        records = rows.keys(found.slices, key, "records")
     left = [each for each in records if not applied.delete(each)]
     held = [_slice(each) for each in left if pending.delete(each)]
     notes = []
