@@ -105,3 +105,12 @@ def test_a_number_that_is_too_large_leaves_the_others_to_be_read_at_once() -> No
     found = decoded(*[b"1.5"] * 500, far, *[b"2.5"] * 500, precision=36, scale=18)
     assert len(found.ready) == 1_000
     assert found.loose.column("x").to_pylist() == [far.decode()]
+
+
+@pytest.mark.parametrize("scale", [3, 18, 36])
+@pytest.mark.parametrize("sign", [b"", b"-"])
+def test_the_first_number_that_does_not_fit_is_read_as_text(scale: int, sign: bytes) -> None:
+    first = sign + b"1" + b"0" * (38 - scale)
+    found = decoded(b"0.5", first, precision=36, scale=scale)
+    assert found.ready.column("x").to_pylist() == [Decimal("0.5")]
+    assert found.loose.column("x").to_pylist() == [first.decode()]

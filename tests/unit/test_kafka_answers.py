@@ -11,7 +11,7 @@ import pytest
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable
-from playhead.kafka.admin import leader_epochs, log_dirs, open_transactions
+from playhead.kafka.admin import broker_socket, leader_epochs, log_dirs, open_transactions
 from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.broker_socket import Wire, text
 from playhead.kafka.groups import commit, consumer_offsets_topic
@@ -329,3 +329,27 @@ def test_all_addresses_of_a_host_share_one_time_limit(
             with pytest.raises(BrokerUnavailable):
                 Wire(KafkaConnection(place), place, timeout_s=1)
         assert time.monotonic() - began < 1.9
+
+
+def test_each_address_has_its_share_of_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = list[float]()
+
+    class Refused:
+        def __init__(self, *_: object) -> None:
+            self.settimeout = shares.append
+
+        def connect(self, _: object) -> None:
+            raise ConnectionRefusedError
+
+        def close(self) -> None:
+            pass
+
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))] * 3
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", Refused)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    with pytest.raises(ConnectionRefusedError):
+        broker_socket._connected("broker.example", 9092, 112.0)
+    assert shares == [4, 6, 12]
