@@ -15,6 +15,7 @@ from playhead.record import Slice
 from playhead.source import Source, TopicPartition
 from playhead.terms import Whereto
 
+MAYBE_DELETED = "maybe-deleted"
 Rank = tuple[int, str, int, int]
 """Of two records of a key, the one with the higher rank decides: time, topic, partition and offset."""
 
@@ -89,7 +90,7 @@ def _maybe_deleted(count: int, deleting: Deleting) -> Note:
             "or pipeline of the ledger has applied: another program may have deleted their rows, and --replay "
             "leaves them out"
         )
-    return Note("maybe-deleted", f"{text}{more}")
+    return Note(MAYBE_DELETED, f"{text}{more}")
 
 
 def last_of_keys(records: Sequence[RecordKey]) -> list[Slice]:

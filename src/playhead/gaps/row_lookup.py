@@ -165,3 +165,12 @@ def _elsewhere(count: int, table: str) -> Note:
         "rows of their keys are from other partitions or topics, or do not say where they are from"
     )
     return Note("elsewhere", text + more)
+
+
+def met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
+    """Return the note that missing offsets were looked for by their rows."""
+    count = sum(map(len, in_log))
+    text = f"{count:,} offsets were not found; their records were then looked for by {', '.join(columns)}, and "
+    return Note(
+        "met", f"{text}only those without a row, and not left out on purpose, count", "info"
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from playhead.config.context import Configuration
 from playhead.endpoint import system_of
-from playhead.gaps.deleted_later import Deleting, last_of_keys, without_deleted
+from playhead.gaps.deleted_later import MAYBE_DELETED, Deleting, last_of_keys, without_deleted
 from playhead.gaps.filling import fill_rules, filling, may_share_keys
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
 from playhead.gaps.log_scan import seen
@@ -29,7 +29,7 @@ from playhead.gaps.missing import (
     inventory_of,
     way_of,
 )
-from playhead.gaps.row_lookup import RowLookup
+from playhead.gaps.row_lookup import RowLookup, met
 from playhead.gaps.table_doubts import (
     facts_of_tables,
     not_reached,
@@ -95,6 +95,8 @@ class GapFinder:
     _written: WrittenTable = field(init=False, default=UNKNOWN)
     _maybe_deleted: Sequence[Slice] = field(init=False, default=())
     """Missing records whose rows another program may have deleted."""
+    left_out: tuple[Note, ...] = field(init=False, default=())
+    """Notes on the missing records that the last `replay_of` leaves out."""
     _engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +135,8 @@ class GapFinder:
         expired += deleted.gaps
         unstable, open_notes = unstable_gaps(self.ends.source, self.unstable, settling)
         doubtful, lost, doubts, begun = self._doubts(lacking)
-        first = (*self._written.notes, *deleted.notes, *open_notes, *doubts)
+        held = [each for each in self.left_out if each.code == MAYBE_DELETED]
+        first = (*self._written.notes, *held, *deleted.notes, *open_notes, *doubts)
         left = [each for each in lacking.slices if not _is_inside(each, self.gone)]
         request = self.question.request
         common = {
@@ -261,23 +264,26 @@ class GapFinder:
         again = self._without_deleted(rows, rows.lacking(in_log, columns))
         gone = [each for each in found.slices if _is_inside(each, self.gone)]
         by = f"{found.by}, then {again.by.removeprefix('rows by ')}"
-        notes = [*found.notes, *again.notes, _met(in_log, columns)]
+        notes = [*found.notes, *again.notes, met(in_log, columns)]
         return MissingOffsets(
             sorted((*gone, *again.slices)), by, found.duplicates, notes, again.records
         )
 
     def _without_deleted(self, rows: RowLookup, found: MissingOffsets) -> MissingOffsets:
         table = self.question.request.spec.table
-        if table.tombstones not in ("delete", None) or not table.key:
-            return found
+        if table.tombstones == "delete" and table.key:
+            found, self._maybe_deleted = self._deleted_later(rows, found, is_known=True)
+        return found
+
+    def _deleted_later(
+        self, rows: RowLookup, found: MissingOffsets, *, is_known: bool
+    ) -> tuple[MissingOffsets, list[Slice]]:
+        table = self.question.request.spec.table
         facts = facts_of_tables(self.ends.target, self._topics())
         committed = of_present_topics(self.ends.target, facts, self.facts)
         by_time = None if table.on_conflict is None else table.on_conflict == "newer"
-        deleting = Deleting(by_time, table.tombstones is not None)
-        found, self._maybe_deleted = without_deleted(
-            rows, found, table.key, deleting, self.spans, writers(committed)
-        )
-        return found
+        deleting = Deleting(by_time, is_known)
+        return without_deleted(rows, found, table.key, deleting, self.spans, writers(committed))
 
     def _place_columns(self) -> tuple[str, ...]:
         return inventory_of(self.ends.target).columns_there(self._topics(), PLACE)
@@ -320,7 +326,7 @@ class GapFinder:
         """Return the request that replays exactly the missing offsets; of several of a key, perhaps the last one."""
         refuse_hidden_rows(gaps)
         request = self.question.request
-        missing = remaining(gaps.missing_slices(), self._maybe_deleted)
+        missing = self._replayable(gaps)
         self._written.refuse_another_rule(request)
         rules = fill_rules(
             request.spec.table,
@@ -331,8 +337,26 @@ class GapFinder:
         )
         key = request.key or self._written.key
         if rules.only_last and may_share_keys(key):
-            missing = last_of_keys(self._rows().keys(missing, key, "records"))
+            last = last_of_keys(self._rows().keys(missing, key, "records"))
+            if len(last) < sum(map(len, missing)):
+                text = f"of the records with the same key, only the last one is replayed: {len(last):,} offsets"
+                self.left_out = (*self.left_out, Note("only-last", text, "info"))
+            missing = last
         return filling(request, rules, missing)
+
+    def _replayable(self, gaps: Gaps) -> list[Slice]:
+        """Return the missing offsets without those whose rows may have been deleted."""
+        table, missing = self.question.request.spec.table, gaps.missing_slices()
+        self.left_out = ()
+        if table.tombstones is None and table.key and self._way != "ledger":
+            # Not before, because the log may have much after the first missing record.
+            self.say(
+                "reading the tombstones after the missing records: --tombstones skip does without"
+            )
+            found = MissingOffsets([*missing], gaps.by)
+            found, self._maybe_deleted = self._deleted_later(self._rows(), found, is_known=False)
+            self.left_out = tuple(found.notes)
+        return remaining(missing, self._maybe_deleted)
 
     def _inferred_rule(self) -> str | None:
         """Return the conflict rule under which missing records never replace later ones."""
@@ -342,14 +366,6 @@ class GapFinder:
         return inventory_of(self.ends.target).safest_conflict_rule(
             self._topics(), request.spec.table.key
         )
-
-
-def _met(in_log: Sequence[Slice], columns: Sequence[str]) -> Note:
-    count = sum(map(len, in_log))
-    text = f"{count:,} offsets were not found; their records were then looked for by {', '.join(columns)}, and "
-    return Note(
-        "met", f"{text}only those without a row, and not left out on purpose, count", "info"
-    )
 
 
 def _unseen(gone: Sequence[Slice], by: str) -> Note:

@@ -103,8 +103,10 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     for each in before.of("missing")[:_SHOWN]:
         run.output.say(f"  {_line(each)}")
     asked = search.replay_of(before)
-    for line in _rule_lines(before, search.question.request, asked):
+    for line in _rule_lines(search.question.request, asked):
         run.output.say(f"  {line}")
+    for note in search.left_out:
+        run.output.say(f"  {note.text}")
     part = share(run, asked.target_endpoint)
     planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])
     if run.values["dry_run"]:
@@ -116,7 +118,7 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     _look_again(run, search, before, proof)
 
 
-def _rule_lines(before: Gaps, said: "Request", asked: "Request") -> "Iterator[str]":
+def _rule_lines(said: "Request", asked: "Request") -> "Iterator[str]":
     """Yield what the replay does otherwise than the options say."""
     if asked.on_conflict != said.on_conflict:
         why = "because the table has a key"
@@ -125,11 +127,6 @@ def _rule_lines(before: Gaps, said: "Request", asked: "Request") -> "Iterator[st
             version = f" --version-column {asked.version_column}"
             why = "so that no later row is replaced"
         yield f"existing rows: --on-conflict {asked.on_conflict}{version}, {why}"
-    offsets = sum(map(len, before.missing_slices()))
-    named = asked.spec.span.offsets
-    replayed = sum((each.to_offset or 0) - (each.from_offset or 0) for each in named)
-    if replayed < offsets:
-        yield f"of the records with the same key, only the last one is replayed: {replayed:,} offsets"
 
 
 def _look_again(run: Run, search: "GapFinder", before: Gaps, proof: "Proof") -> None:
