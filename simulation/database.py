@@ -1,6 +1,7 @@
 """A model of a PostgreSQL database: tables with one unique key, transactions that read what is committed, locks."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -236,6 +237,11 @@ class Link:
             self._vanish()
         if self._process is not None and self._mourn in self._process.mourners:
             self._process.mourners.remove(self._mourn)
+
+    @contextmanager
+    def answering_within(self, _seconds: float, /) -> Iterator[None]:
+        """Every answer comes in time here, or its connection is lost."""
+        yield
 
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
         return self._round_trip(

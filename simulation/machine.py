@@ -68,5 +68,5 @@ def wire() -> None:
     pipelines: Any = playhead.replay.pipelines
     journal: Any = playhead.replay.journal
     pipelines.write_whole = lambda file, text: file.write(text)
-    pipelines.private_files = SimpleNamespace(folder=lambda path: path)
+    pipelines.private_files = SimpleNamespace(folder_in=lambda path, *_: path)
     journal.private_files = SimpleNamespace(touch=lambda file: file.touch())
