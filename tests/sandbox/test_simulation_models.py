@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import adbc_driver_manager
@@ -74,6 +74,11 @@ class Twin:
     @property
     def is_lost(self) -> bool:
         return self._real.is_lost
+
+    @contextmanager
+    def answering_within(self, seconds: float) -> Iterator[None]:
+        with self._real.answering_within(seconds):
+            yield
 
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[list[Any], int]:
         real = _answer(lambda: self._real.ask(statement, parameters))
