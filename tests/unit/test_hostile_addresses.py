@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 
@@ -348,8 +349,10 @@ class _Registry(http.server.BaseHTTPRequestHandler):
     """Answers as the test says; beside it nobody is asked for anything."""
 
     status, body, to = 200, b"", ""
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        self.asked.append(self.path)
         self.send_response(self.status)
         self.send_header("Location", self.to)
         self.end_headers()
@@ -424,7 +427,9 @@ def test_a_registry_that_sends_byte_after_byte_does_not_keep_us(monkeypatch, reg
     monkeypatch.setattr(registry_module, "_WHOLE_WITHIN_S", 0.2)
     monkeypatch.setattr(registry_module, "_PAUSE_S", 0.01)
     slow = {"status": status, "to": "slowly", "body": b" " * 400}
+    monkeypatch.setattr(_Registry, "asked", [])
     assert "did not end" in ask_registry(monkeypatch, registry, **slow)
+    assert len(_Registry.asked) == 1, "each try has the whole time"
     for thread in threading.enumerate():
         if thread.name.startswith("GET "):
             thread.join(5)

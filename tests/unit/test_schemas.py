@@ -497,17 +497,22 @@ def test_schemas_are_as_large_as_what_they_refer_to(registry: TestRegistry, kind
     far = "x" * (3 << 20)
     if kind == "AVRO":
         common = json.dumps({"type": "record", "name": "C", "doc": far, "fields": []})
-        small = '{"type": "record", "name": "R%d", "fields": [{"name": "c", "type": "C"}]}'
+        using = '{"type": "record", "name": "%s", "fields": [{"name": "x", "type": "%s"}]}'
     else:
         common = f'syntax = "proto3"; message C {{}} // {far}'
-        small = 'syntax = "proto3"; import "C"; message R%d { C c = 1; }'
+        using = 'syntax = "proto3"; import "%s"; message %s { %s x = 1; }'
     registry.register("c", {"schema": common, "schemaType": kind})
     refer = [{"name": "C", "subject": "c", "version": 1}]
+    between = using % (("B", "C") if kind == "AVRO" else ("C", "B", "C"))
+    registry.register("b", {"schema": between, "schemaType": kind, "references": refer})
+    refer = [{"name": "B", "subject": "b", "version": 1}]
     if kind == "PROTOBUF":  # Google's own files are not asked for.
         refer.append({"name": "google/protobuf/any.proto", "subject": "any", "version": 1})
     numbers = [
-        registry.register("x", {"schema": small % n, "schemaType": kind, "references": refer})
-        for n in range(8)
+        registry.register("x", {"schema": small, "schemaType": kind, "references": refer})
+        for small in (
+            using % ((f"R{n}", "B") if kind == "AVRO" else ("B", f"R{n}", "B")) for n in range(8)
+        )
     ]
     made = Registered(Registry(registry.url))
     for number in numbers:

@@ -43,7 +43,7 @@ def call_within(call: Callable[[], Result], seconds: float, *, name: str) -> Res
     """Return the result of the call or raise its error; raise `TimeoutError` if it takes longer."""
     calling = BackgroundCall(partial(_noted, call), name=name)
     if not calling.is_over(seconds):
-        raise TimeoutError(f"{name} did not end within {seconds:g} s")
+        raise TimeoutError(f"{name} did not end within {seconds:.3g} s")
     return calling.result()
 
 

@@ -184,14 +184,16 @@ class Registry:
 
     def _get(self, path: str, asked: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers())  # noqa: S310  checked above
-        for left in reversed(range(_TRIES)):
+        deadline = time.monotonic() + _WHOLE_WITHIN_S
+        for tried in range(1, _TRIES + 1):
             try:
-                return self._document(_body_within(request, name=f"GET {path}"), asked)
+                left_s = deadline - time.monotonic()
+                return self._document(_body_within(request, left_s, name=f"GET {path}"), asked)
             except _Refusal as exc:
-                if exc.status < HTTPStatus.INTERNAL_SERVER_ERROR or not left:
+                if exc.status < HTTPStatus.INTERNAL_SERVER_ERROR or _is_last(tried, deadline):
                     raise self._refusal(exc, asked) from exc
             except (OSError, HTTPException) as exc:
-                if not left:
+                if _is_last(tried, deadline):
                     reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
                     raise RegistryUnavailable(self._base, reason=reason) from exc
             time.sleep(_PAUSE_S)
@@ -263,11 +265,16 @@ def _address(url: str) -> SplitResult:
     return parts
 
 
-def _body_within(request: urllib.request.Request, *, name: str) -> bytes:
+def _is_last(tried: int, deadline: float) -> bool:
+    """Whether there is no further try, or no time for it."""
+    return tried == _TRIES or time.monotonic() + _PAUSE_S >= deadline
+
+
+def _body_within(request: urllib.request.Request, seconds: float, *, name: str) -> bytes:
     links = CuttableLinks()
     try:
         # A server that sends single bytes would exceed the time of any single wait.
-        return call_within(lambda: _body(request, links), _WHOLE_WITHIN_S, name=name)
+        return call_within(lambda: _body(request, links), seconds, name=name)
     finally:
         links.cut()
 
