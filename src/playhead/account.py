@@ -98,6 +98,8 @@ class Account:
         self.last_late_ms: int | None = None
         self.checksum: Checksum | None = NOTHING
         """The checksum of all records read so far; None if it could not be computed."""
+        self.outside_at: tuple[Blank, ...] | None = ()
+        """Runs of records outside of the span; None if they are too many."""
         self.absent: list[Blank] = []
         """Offsets that gave no record; the reason is found before the commit."""
         self.explained = Explained()
@@ -161,6 +163,7 @@ class Account:
             checksum=self.checksum,
             absences=self.explained.absences,
             unexplained_at=self.explained.unexplained[:MOST_BLANKS],
+            outside_at=self.outside_at,
         )
         return self.entry
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank
+from playhead.absence import MOST_BLANKS, NOT_RECORDED, Blank, total
 from playhead.checksum import Checksum, checksum_of, parsed_checksum, shown_checksum
 from playhead.errors import Refused
 from playhead.extra_fields import DETAIL, ExtraFields
@@ -18,6 +18,7 @@ _READABLE = (1, 2, VERSION)
 _COUNTS = ("read", "written", "filtered", "outside", "dead", "skipped", "late")
 _TIMES = ("first_ms", "last_ms", "last_late_ms")
 _COMMITS = "commits"
+_MOST_OUTSIDE = 1_000
 MOST_REFUSED = 10_000
 """How many refused records an entry lists; more would make the ledger a store of dead letters."""
 NOT_KEPT = "not_kept"
@@ -72,8 +73,11 @@ class Entry:
     """How many offsets hold no record, by reason."""
     unexplained_at: tuple[Blank, ...] = ()
     """The first unexplained runs of offsets."""
+    outside_at: tuple[Blank, ...] | None = ()
+    """The runs of records outside of the span; None if they are too many, or an earlier version wrote the entry."""
 
     def __post_init__(self) -> None:
+        self._need_runs_inside()
         if min(getattr(self, name) for name in _COUNTS) < 0:
             raise ValueError(f"Entry of {self.slice}: found a negative count")
         accounted = self.written + self.filtered + self.outside + self.dead + self.skipped
@@ -86,6 +90,25 @@ class Entry:
             raise ValueError(
                 f"Entry of {self.slice}: read {self.read} of {len(self.slice)} offsets{explained}"
             )
+
+    def _need_runs_inside(self) -> None:
+        reached = self.slice.from_offset
+        for start, end in self.outside_at or ():
+            if not reached <= start < end <= self.slice.to_offset:
+                raise ValueError(
+                    f"Entry of {self.slice}: found the run {start}-{end} outside of it"
+                )
+            reached = end
+
+    def of_its_span(self) -> list[Slice]:
+        """Return the offsets without the listed records outside of the span, which no replay of it writes."""
+        runs = (Slice(*self.slice.place, start, end) for start, end in self.outside_at or ())
+        return remaining([self.slice], runs)
+
+    @property
+    def lists_outside(self) -> bool:
+        """Whether `outside_at` has all records outside of the span."""
+        return self.outside_at is not None and total(self.outside_at) >= self.outside
 
     @property
     def absent(self) -> int:
@@ -110,6 +133,9 @@ class Entry:
         document |= {"last_late_ms": self.last_late_ms, "details": dict(self.details)}
         document |= {"absences": dict(self.absences), "checksum": shown_checksum(self.checksum)}
         document |= {"unexplained_at": [list(each) for each in self.unexplained_at]}
+        if self.outside:
+            runs = self.outside_at
+            document |= {"outside_at": None if runs is None else [list(each) for each in runs]}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -117,7 +143,7 @@ class Entry:
         """Parse the text of `as_json`; refuse an entry of a later version.
 
         An entry of version 1 has no reasons for absent offsets; in version 2 a checksum is always a
-        number.
+        number. Earlier entries of version 3 do not say which records were outside of the span.
         """
         document = json.loads(text)
         if document.get("version") not in _READABLE:
@@ -129,16 +155,36 @@ class Entry:
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         same = {name: document[name] for name in (*_COUNTS, *_TIMES, "details")}
         ExtraFields.of(document["details"])
+        runs = document.get("outside_at")
+        outside_at = () if not document["outside"] else None if runs is None else _blanks(runs)
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
-            return cls(slice_, **same, absences={NOT_RECORDED: absent} if absent else {})
+            absences = {NOT_RECORDED: absent} if absent else {}
+            return cls(slice_, **same, absences=absences, outside_at=outside_at)
         return cls(
             slice_,
             **same,
             checksum=parsed_checksum(document["checksum"]),
             absences=document["absences"],
-            unexplained_at=tuple((start, end) for start, end in document["unexplained_at"]),
+            unexplained_at=_blanks(document["unexplained_at"]),
+            outside_at=outside_at,
         )
+
+
+def _blanks(runs: Iterable[tuple[int, int]]) -> tuple[Blank, ...]:
+    return tuple((start, end) for start, end in runs)
+
+
+def listed(*found: Iterable[Blank] | None) -> tuple[Blank, ...] | None:
+    """Return ascending runs of records outside of a span as one list; None if it would be too long for an entry."""
+    runs: list[Blank] = []
+    for each in found:
+        if each is None:
+            return None
+        for start, end in each:
+            first = runs.pop()[0] if runs and runs[-1][1] == start else start
+            runs.append((first, end))
+    return tuple(runs) if len(runs) <= _MOST_OUTSIDE else None
 
 
 def _need_numbers(document: Mapping[str, Any]) -> None:
@@ -147,7 +193,8 @@ def _need_numbers(document: Mapping[str, Any]) -> None:
     found = [document[name] for name in _COUNTS]
     found += [each for each in times if each is not None]
     found += document.get("absences", {}).values()
-    found += [offset for blank in document.get("unexplained_at", ()) for offset in blank]
+    for name in ("unexplained_at", "outside_at"):
+        found += [offset for blank in document.get(name) or () for offset in blank]
     if any(type(each) is not int for each in found):
         raise TypeError("a count, a time or an offset is not a whole number")
     if any(not -(2**63) <= each < 2**63 for each in found):
@@ -186,6 +233,7 @@ def joined(first: Entry, second: Entry) -> Entry:
         checksum=checksum_of((first.checksum, second.checksum)),
         absences=total_absences((first, second)),
         unexplained_at=(*first.unexplained_at, *second.unexplained_at)[:MOST_BLANKS],
+        outside_at=listed(first.outside_at, second.outside_at),
     )
 
 

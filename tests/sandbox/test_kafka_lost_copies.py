@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from playhead.account import Account
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import EXIT_REFUSED
-from playhead.gaps.missing import by_ledger
+from playhead.gaps.by_ledger import by_ledger
 from playhead.kafka.write.target import KafkaTarget
 from playhead.ledger import Entry
 from playhead.plan import Plan

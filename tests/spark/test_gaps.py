@@ -367,6 +367,20 @@ def test_what_a_transform_leaves_out_is_no_gap(deck: Deck, laps: str) -> None:
 # --- by a ledger
 
 
+def test_a_copy_of_a_span_by_time_lacks_what_was_read_beside_it(
+    deck: Deck, laps: str, command: Command
+) -> None:
+    """Ten laps were copied, and up to the end of the log read: all others counted as copied."""
+    ends = (f"kafka:{laps}", f"kafka:{deck.topic('copy', 3)}")
+    with small_slices(7):
+        ran(deck.plan(*ends, span=f"{T0_MS + 20_000}..{T0_MS + 30_000}"))
+    assert sum(each.count for each in look(deck, *ends).of("missing")) == 50
+    command("gaps", *ends, "--replay", "--yes", "-o", "json")
+    assert look(deck, *ends).is_whole
+    copied = [json.loads(each.value or b"")["seq"] for each in deck.records(ends[1][6:])]
+    assert sorted(copied) == [*range(60)]
+
+
 def test_a_copy_of_a_topic_is_known_by_the_ledger_of_its_runs(deck: Deck, laps: str) -> None:
     copy = deck.topic("copy", 3)
     ends = (f"kafka:{laps}", f"kafka:{copy}")

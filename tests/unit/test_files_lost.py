@@ -8,7 +8,7 @@ import pytest
 from playhead.errors import EXIT_REFUSED
 from playhead.files.errors import Damaged
 from playhead.files.target import FilesTarget
-from playhead.gaps.missing import by_ledger
+from playhead.gaps.by_ledger import by_ledger
 from playhead.record import Slice
 from playhead.replay.guards import LostFiles
 from playhead.source import SourceFacts, TopicFacts

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from playhead.absence import Explained
 from playhead.errors import BadValue, Refused, UsageError
+from playhead.gaps import by_ledger as ledgers
 from playhead.gaps import log_scan
 from playhead.gaps import missing as lacking
 from playhead.gaps import search as gaps
@@ -242,7 +243,7 @@ FACTS = SourceFacts("lists", {TOPIC: TopicFacts("id-1")})
 
 def by_ledger(target: Placed, *ids: str, to: str = "postgres:t") -> lacking.MissingOffsets:
     ends = SimpleNamespace(target=target)
-    return lacking.by_ledger(request(target=to), ends, FACTS, runs((0, 100)), ids)  # type: ignore[arg-type]
+    return ledgers.by_ledger(request(target=to), ends, FACTS, runs((0, 100)), ids)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -262,9 +263,9 @@ def test_a_ledger_of_other_ends_tells_nothing(others, said):
     target = Placed()
     target.begin("r1", (0, 100), **others)
     target.begin("r2", (0, 60))
-    with pytest.raises(lacking.OtherLedger, match=said):
+    with pytest.raises(ledgers.OtherLedger, match=said):
         by_ledger(target, "r1")
-    with pytest.raises(lacking.OtherLedger, match=said):
+    with pytest.raises(ledgers.OtherLedger, match=said):
         by_ledger(target, "r2", "r1")
     assert by_ledger(target, "r2").slices == runs((60, 100))
     told = by_ledger(target, to="parquet:there")
@@ -279,7 +280,7 @@ def test_a_common_ledger_names_the_replays_and_pipelines_of_all_machines(monkeyp
         def replays_of(self, topics):
             return {each: (self._terms[each], self._ledger[each]) for each in self._terms}
 
-    monkeypatch.setattr(lacking, "Journal", lambda: SimpleNamespace(runs=lambda **_: []))
+    monkeypatch.setattr(ledgers, "Journal", lambda: SimpleNamespace(runs=lambda **_: []))
     target = Common()
     with pytest.raises(Refused, match="no replay or pipeline of kafka:laps into kafka:t is in the"):
         by_ledger(target, to="kafka:t")
@@ -295,6 +296,54 @@ def test_a_common_ledger_names_the_replays_and_pipelines_of_all_machines(monkeyp
     assert [note.code for note in told.notes] == ["only-ledger"]
 
 
+def entry(start: int, end: int, written: int, **counts: Any) -> Entry:
+    read = written + sum(counts.get(each, 0) for each in ("filtered", "outside", "skipped"))
+    return Entry(Slice(TOPIC, 0, start, end), read, written, **counts)
+
+
+def test_records_outside_of_a_replays_span_are_missing():
+    target = Placed()
+    target.begin("r1")
+    target._ledger["r1"] = [entry(0, 100, 60, outside=40, outside_at=((0, 20), (70, 90)))]
+    told = by_ledger(target, "r1")
+    assert (told.slices, told.undecided) == (runs((0, 20), (70, 90)), 0)
+    assert [note.code for note in told.notes] == ["only-ledger"]
+    target.begin("r2", (0, 20), (80, 100))
+    assert by_ledger(target, "r1", "r2").slices == runs((70, 80))
+
+
+def test_where_a_ledger_does_not_list_what_was_outside_nothing_is_whole():
+    target = Placed()
+    target.begin("r1", (50, 100))
+    target._ledger["r1"].append(entry(0, 50, 20, outside=30, outside_at=None))
+    told = by_ledger(target, "r1")
+    assert (told.slices, told.undecided) == ([], 30)
+    [note] = [each.text for each in told.notes if each.code == "outside-unlisted"]
+    assert "r1 does not list which 30 records" in note
+    # Of what another replay has written, nothing is in doubt.
+    target.begin("r2", (0, 40))
+    assert by_ledger(target, "r1", "r2").undecided == 10
+    target.begin("r2", (0, 50))
+    assert by_ledger(target, "r1", "r2").undecided == 0
+
+
+def test_what_another_filter_left_out_may_be_missing():
+    target = Placed()
+    target.begin("r1", rules={"where": "value:a = 1"})
+    held = [entry(0, 60, 20, filtered=40, details={"not_kept": 5}), entry(60, 100, 40)]
+    target._ledger["r1"] = held
+    told = by_ledger(target, "r1")
+    assert (told.slices, told.undecided) == ([], 35)
+    codes = {each.code: each.text for each in told.notes}
+    assert "r1 has another --where, and left out 35 records" in codes["other-transform"]
+    assert codes["left-out"] == "replays left out 5 records: filtered or refused"
+    same = SimpleNamespace(target=target)
+    asked = replace(request(target="postgres:t"), where="value:a = 1")
+    told = ledgers.by_ledger(asked, same, FACTS, runs((0, 100)), ["r1"])  # type: ignore[arg-type]
+    assert (told.slices, told.undecided) == ([], 0)
+    assert Gaps("s", "t", (), (), "l", undecided=1).is_whole is False
+
+
 def test_terms_that_cannot_be_read_hide_no_other_ledger():
     class Several(Placed):
         def terms(self, replay_id):
@@ -307,7 +356,7 @@ def test_terms_that_cannot_be_read_hide_no_other_ledger():
     told = by_ledger(target, to="parquet:there")
     assert told.slices == runs((60, 100))
     assert [note.text for note in told.notes if "it has several" in note.text]
-    with pytest.raises(lacking.OtherLedger, match="it has several"):
+    with pytest.raises(ledgers.OtherLedger, match="it has several"):
         by_ledger(target, "r1")
 
 
@@ -407,7 +456,7 @@ def blamed(monkeypatch: pytest.MonkeyPatch, entry: Entry, **span: int | None) ->
     run = SimpleNamespace(replay_id="r1", plan=plan)
     target = SimpleNamespace(entries=lambda _: [entry])
     monkeypatch.setattr(lacking, "Journal", lambda: SimpleNamespace(runs=lambda: [run]))
-    monkeypatch.setattr(lacking, "_is_theirs", lambda *_: True)
+    monkeypatch.setattr(lacking, "is_theirs", lambda *_: True)
     gap = Gap(Slice(TOPIC, 0, 10, 13), "missing", 3, T + 10_000, T + 12_000)
     notes = lacking.committed_before(
         plan.request,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from playhead.absence import NOT_RECORDED
 from playhead.checksum import COLUMNS, NOTHING, checksum_of
-from playhead.ledger import VERSION, Entry, LedgerUnreadable, entry_at, joined, remaining
+from playhead.ledger import VERSION, Entry, LedgerUnreadable, entry_at, joined, listed, remaining
 from playhead.record import Slice
 
 Place = tuple[str, int, int]
@@ -131,6 +131,7 @@ def entries(draw) -> Entry:
         checksum=draw(st.none() | st.integers(0, 2**64 - 1) | column_sums),
         absences=absences,
         unexplained_at=tuple(draw(st.lists(st.tuples(numbers, numbers), max_size=3))),
+        outside_at=draw(st.none() | st.just(((start, start + outside),))) if outside else (),
     )
 
 
@@ -256,6 +257,7 @@ def rows_of_entries(draw) -> list[Entry]:
                 checksum=draw(column_sums),
                 absences={"markers": counts[1]},
                 unexplained_at=((start, start + 1),),
+                outside_at=((start, start + counts[2]),) if counts[2] else (),
             )
         )
     return found
@@ -281,6 +283,10 @@ def test_entries_that_are_joined_say_the_same_of_all_of_it(entries):
         assert getattr(whole, name) == sum(getattr(each, name) for each in entries)
     assert whole.checksum == checksum_of(each.checksum for each in entries)
     assert whole.unexplained_at == tuple(each.unexplained_at[0] for each in entries)
+    outside = {at for each in entries for run in each.outside_at for at in range(*run)}
+    left = {at for each in whole.of_its_span() for at in range(each.from_offset, each.to_offset)}
+    assert left == {*range(first.from_offset, last.to_offset)} - outside
+    assert whole.lists_outside
     assert whole.first_ms == min(
         (e.first_ms for e in entries if e.first_ms is not None), default=None
     )
@@ -334,6 +340,26 @@ def test_an_entry_that_cannot_be_read_is_refused_by_its_place(text):
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)  # noqa: S301
 
 
+@pytest.mark.parametrize("run", [(9, 11), (19, 21), (12, 12), (13, 12)])
+def test_runs_outside_of_the_span_are_runs_of_the_entry(run):
+    with pytest.raises(ValueError, match="found the run"):
+        Entry(WHOLE, 1, 0, outside=1, outside_at=(run,))
+    with pytest.raises(ValueError, match="found the run"):
+        Entry(WHOLE, 1, 0, outside=1, outside_at=((12, 14), (13, 15)))
+
+
+def test_an_entry_lists_a_thousand_runs_outside_of_its_span():
+    runs = [(2 * n, 2 * n + 1) for n in range(1_000)]
+    assert listed(runs[:7], [(14, 15), (15, 16)], [(16, 17)]) == (*runs[:7], (14, 17))
+    assert listed(runs) == tuple(runs)
+    assert listed(runs, [(5_000, 5_001)]) is listed(None, runs) is listed(runs, None) is None
+    assert not Entry(WHOLE, 1, 0, outside=1, outside_at=None).lists_outside
+    assert not Entry(WHOLE, 2, 0, outside=2, outside_at=((10, 11),)).lists_outside
+    document = json.loads(Entry(WHOLE, 1, 0, outside=1, outside_at=((10, 11),)).as_json())
+    del document["outside_at"]  # As an earlier version wrote it.
+    assert not Entry.from_json(json.dumps(document)).lists_outside
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -344,6 +370,7 @@ def test_an_entry_that_cannot_be_read_is_refused_by_its_place(text):
         {"absences": {"x": 1.0}},
         {"unexplained_at": [["a", "b"]]},
         {"unexplained_at": [[1.0, 2]]},
+        {"outside": 1, "written": 0, "outside_at": [["a", 12]]},
     ],
     ids=str,
 )

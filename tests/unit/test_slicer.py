@@ -57,7 +57,7 @@ def counts(open_slice: OpenSlice) -> dict[str, object]:
     entry = open_slice.account.close()
     return {name: getattr(entry, name) for name in ("slice", "read", "written", "filtered")} | {
         name: getattr(entry, name)
-        for name in ("outside", "late", "first_ms", "last_ms", "last_late_ms")
+        for name in ("outside", "outside_at", "late", "first_ms", "last_ms", "last_late_ms")
     }
 
 
@@ -112,6 +112,10 @@ def test_what_is_kept_is_what_the_span_says(records, chopped, limits, filter_):
     inside = [each for each in records if first <= each.timestamp_ms < end]
     assert [each for open_slice in found for each in kept(open_slice)] == inside
     assert sum(p.account.outside for p in found) == len(records) - len(inside)
+    listed = {at for p in found for run in p.account.outside_at for at in range(*run)}
+    outside = {each.offset for each in records} - {each.offset for each in inside}
+    assert outside <= listed
+    assert listed.isdisjoint({each.offset for each in inside})
     assert sum(p.account.read for p in found) == len(records)
     assert sum(p.account.filtered for p in found) == 0
 

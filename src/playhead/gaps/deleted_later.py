@@ -154,7 +154,8 @@ def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[
     """
     known = {entry.slice.place for each in writers for entry in each.entries}
     deleting = [each for each in writers if each.terms.rules.get("tombstones") == "delete"]
-    reached = [touching(spans), *(touching(e.slice for e in each.entries) for each in deleting)]
+    applied = ([part for e in each.entries for part in e.of_its_span()] for each in deleting)
+    reached = [touching(spans), *map(touching, applied)]
 
     def is_applied(tombstone: RecordKey) -> bool:
         if (tombstone.topic, tombstone.partition) not in known:

@@ -77,6 +77,8 @@ class Gaps:
     notes: tuple[Note, ...] = field(default=())
     doubtful: int = 0
     """Offsets that the target has, but perhaps of records of another topic of this name."""
+    undecided: int = 0
+    """Records at offsets that a ledger has, and of which it does not say that they were written."""
     unexplained: int = 0
     """Offsets that the target lacks, and for which the log has neither a record nor a reason to have none."""
     lost: int = 0
@@ -92,7 +94,7 @@ class Gaps:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing; settling records are not missing yet."""
-        is_certain = not (self.doubtful or self.unexplained or self.lost)
+        is_certain = not (self.doubtful or self.undecided or self.unexplained or self.lost)
         return is_certain and all(each.kind == "settling" for each in self.found)
 
     @property
@@ -124,6 +126,8 @@ class Gaps:
             parts.append(f"the {logs} inside the span: older records were deleted (expired)")
         if self.doubtful:
             parts.append(f"{self.doubtful:,} are there, but perhaps of another topic")
+        if self.undecided:
+            parts.append(f"{self.undecided:,} may be missing (undecided)")
         if self.unexplained:
             parts.append(f"{self.unexplained:,} gave no record for an unknown reason (unexplained)")
         if self.lost:
@@ -160,6 +164,7 @@ class Gaps:
             "expired": self._expired(),
             "unstable": self.unstable,
             "doubtful": self.doubtful,
+            "undecided": self.undecided,
             "unexplained": self.unexplained,
             "lost": self.lost,
             "absent": self.absent,

@@ -1,8 +1,7 @@
-"""Finds the offsets of a span that a target lacks: by its offsets, its rows, or its ledger."""
+"""Finds the offsets of a span that a target lacks: by its offsets or its rows; chooses the way."""
 
-import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from playhead.endpoint import system_of
@@ -16,29 +15,13 @@ from playhead.offset_bitmap import missing
 from playhead.plan import Plan
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring
-from playhead.replay.begun_replays import NotBegun
-from playhead.replay.guards import KeepsCopies, lost_copies, refuse_lost_rows, said_of_lost
-from playhead.replay.journal import Journal, JournalEntry, on_unreadable
+from playhead.replay.journal import Journal, JournalEntry
 from playhead.request import Request
 from playhead.source import SourceFacts, TopicPartition
-from playhead.target import Archives, CommonLedger, KeepsFiles, Target
-from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
+from playhead.target import Target
 
 BY = ("offsets", "key", "ledger")
-_MOST_RUNS_ASKED, _MOST_GAPS_ASKED, _MOST_REASONS = 20, 500_000, 3
-
-
-class OtherLedger(Refused):
-    """A ledger belongs to another source or target than the compared ones."""
-
-    def __init__(self, replay_id: str, differences: Sequence[str]) -> None:
-        self.replay_id, self.differences = replay_id, tuple(differences)
-        super().__init__(
-            f"the ledger of {replay_id} does not apply: {'; '.join(differences)}",
-            hint="name a ledger of this source and target: --ledger ID (`playhead runs` "
-            "lists them); or compare a table itself: --by offsets, or --by key --key "
-            "COLS",
-        )
+_MOST_RUNS_ASKED, _MOST_GAPS_ASKED = 20, 500_000
 
 
 class NoKeyColumns(UsageError):
@@ -66,6 +49,8 @@ class MissingOffsets:
     """How many records there are, if not one of them could be looked for."""
     committed: Sequence[Committed] = ()
     """By a ledger: what replays of these very topics have committed."""
+    undecided: int = 0
+    """By a ledger: how many records may be missing, although it has their offsets."""
 
 
 def inventory_of(target: Target) -> Inventory:
@@ -107,146 +92,6 @@ def _unplaced(table: str) -> Note:
     return Note("unplaced", f"{text}; --by key --key COLS compares the rows themselves")
 
 
-def by_ledger(
-    request: Request, ends: Wiring, facts: SourceFacts, spans: Sequence[Slice], ids: Sequence[str]
-) -> MissingOffsets:
-    """Compare the ledger: all of an archive's; else those of named replays, or of this machine's.
-
-    A ledger of other ends is refused if it was named, and ignored otherwise.
-    """
-    is_archive = system_of(request.target_endpoint).kind == "archive"
-    unreadable: list[str] = []
-    known = ids or _known_ledgers(request, ends, facts, unreadable, is_archive=is_archive)
-    kept, others = _known_terms(known, ends.target, facts, are_named=bool(ids))
-    if others and (ids or (len(others) == len(known) and not is_archive)):
-        raise OtherLedger(*next(iter(others.items())))
-    theirs = {each: ends.target.entries(each) for each in kept}
-    old = [each for each in kept if kept[each] is None]
-    for each in old:
-        if ids and not theirs[each]:
-            raise NotBegun(each, request.target_endpoint)
-    entries = [entry for found in theirs.values() for entry in found]
-    by = f"the ledger of {', '.join([*kept][:3])}{' …' if len(kept) > 3 else ''}"
-    if is_archive:
-        by = "the archive's own ledgers"
-    notes = [_ONLY_LEDGER, *_left_out(entries, spans), *itertools.starmap(_left, others.items())]
-    notes += [_old(each) for each in old if theirs[each]]
-    notes += on_unreadable(unreadable)
-    for replay_id, found in theirs.items():
-        notes += refuse_lost_rows(ends.target, replay_id, found, is_run=False)
-    lost = ends.target.lost_files(entries) if isinstance(ends.target, KeepsFiles) else {}
-    notes += [_lost([lost[each] for each in sorted(lost)])] if lost else []
-    there = [entry.slice for entry in entries if entry.slice not in lost]
-    if isinstance(ends.target, KeepsCopies):
-        there = []
-        for replay_id, found in theirs.items():
-            gone = lost_copies(ends.target, found)
-            notes += [_gone(replay_id, gone)] if gone else []
-            # What one replay has lost, another may have written again.
-            there += remaining([entry.slice for entry in found], [*gone])
-    committed = [
-        Committed(each, terms, theirs[each]) for each, terms in kept.items() if terms is not None
-    ]
-    return MissingOffsets(remaining(spans, there), by, notes=notes, committed=committed)
-
-
-def _known_ledgers(
-    request: Request,
-    ends: Wiring,
-    facts: SourceFacts,
-    unreadable: list[str],
-    *,
-    is_archive: bool,
-) -> list[str]:
-    if is_archive and isinstance(ends.target, Archives):
-        return list(ends.target.replays())
-    runs = Journal().runs(unreadable=unreadable)
-    found = [run.replay_id for run in runs if _is_theirs(run, request, facts)]
-    source, target = request.source_endpoint.shown(), request.target_endpoint.shown()
-    absent = f"found no ledger of a replay of {source} into {target} on this machine"
-    if isinstance(ends.target, CommonLedger):
-        now = _terms_now(ends.target, facts)
-        told = ends.target.replays_of(now.topics)
-        found += [each for each, (terms, _) in told.items() if _leads_there(terms, now)]
-        absent = f"no replay or pipeline of {source} into {target} is in the ledger of its cluster"
-    if not found:
-        hint = "name a ledger: --ledger ID; or compare the table itself, by offsets or --by key"
-        raise Refused(absent, hint=hint)
-    return [*dict.fromkeys(found)]
-
-
-def _terms_now(target: Target, facts: SourceFacts) -> Terms:
-    topics = {name: topic.topic_id or "" for name, topic in facts.topics.items()}
-    return Terms("", facts.identity, topics, target.identity(), {}, places=target.whereto(topics))
-
-
-def _leads_there(kept: Terms, now: Terms) -> bool:
-    """Whether a replay or pipeline, perhaps of another machine, goes from these topics to these.
-
-    A redrive goes to the topics that its records name; its terms have no places.
-    """
-    common = kept.topics.keys() & now.topics.keys()
-    return bool(common) and common <= kept.places.keys() and not differing_ends(kept, now)
-
-
-def _known_terms(
-    ids: Sequence[str], target: Target, facts: SourceFacts, *, are_named: bool
-) -> tuple[dict[str, Terms | None], dict[str, list[str]]]:
-    """Return the terms of the ledgers that belong to these ends, and why the others do not.
-
-    Other topics are mentioned only for a named ledger, because an archive has ledgers of many.
-    """
-    now = _terms_now(target, facts)
-    topics = now.topics
-    known: dict[str, Terms | None] = {}
-    others: dict[str, list[str]] = {}
-    for replay_id in ids:
-        try:
-            kept = target.terms(replay_id)
-        except (OtherTerms, UnknownTerms) as exc:
-            others[replay_id] = [str(exc)]
-            continue
-        if kept is None:
-            known[replay_id] = None
-        elif kept.topics and kept.topics.keys().isdisjoint(topics):
-            if are_named:
-                said = f"it is of {', '.join(sorted(kept.topics))}, not of {', '.join(topics)}"
-                others[replay_id] = [said]
-        elif told := differing_ends(kept, now):
-            others[replay_id] = told
-        else:
-            known[replay_id] = kept
-    return known, others
-
-
-def _old(replay_id: str) -> Note:
-    text = f"the ledger of {replay_id} has no terms, because an earlier version began it: whether it is of this"
-    return Note(NO_TERMS, f"{text} source and target is unknown")
-
-
-def _lost(found: Sequence[str]) -> Note:
-    return Note("lost-files", f"{said_of_lost(found)}; their offsets are counted as missing")
-
-
-def _gone(replay_id: str, gone: Mapping[Slice, str]) -> Note:
-    reasons = [*dict.fromkeys(gone[each] for each in sorted(gone))]
-    text = (
-        f"copies of {sum(map(len, gone)):,} offsets of {replay_id} are gone, and count as missing"
-    )
-    return Note("lost-copies", f"{text}: {'; '.join(reasons[:_MOST_REASONS])}")
-
-
-def _left(replay_id: str, differences: Sequence[str]) -> Note:
-    text = f"ignoring the ledger of {replay_id}, which has other terms: {differences[0]}"
-    return Note("other-ledger", text)
-
-
-_ONLY_LEDGER = Note(
-    "only-ledger",
-    "a ledger knows only what its replay committed, not what others wrote or deleted since",
-)
-
-
 def committed_before(
     request: Request,
     ends: Wiring,
@@ -261,7 +106,7 @@ def committed_before(
     if not gaps:
         return []
     notes: list[Note] = []
-    theirs = [run for run in Journal().runs() if _is_theirs(run, request, facts)]
+    theirs = [run for run in Journal().runs() if is_theirs(run, request, facts)]
     # Of very many gaps, the latest run explains most.
     most = max(1, min(_MOST_RUNS_ASKED, _MOST_GAPS_ASKED // len(gaps)))
     for run in theirs[:most]:
@@ -285,7 +130,7 @@ def _is_of_span(gap: Gap, plan: Plan) -> bool:
 
 def _committed(who: str, gaps: Sequence[Slice], entries: Sequence[Entry]) -> Iterator[Note]:
     touching = [*_touching(entries, gaps)]
-    left = remaining(gaps, [entry.slice for entry in touching])
+    left = remaining(gaps, [part for entry in touching for part in entry.of_its_span()])
     count = sum(map(len, gaps)) - sum(map(len, left))
     if not count:
         return
@@ -322,7 +167,7 @@ def _touching(entries: Sequence[Entry], gaps: Sequence[Slice]) -> Iterator[Entry
             yield entry
 
 
-def _is_theirs(run: JournalEntry, request: Request, facts: SourceFacts) -> bool:
+def is_theirs(run: JournalEntry, request: Request, facts: SourceFacts) -> bool:
     """Return whether a run went from this source, as it is now, to this target."""
     asked, named = run.plan.request, request.from_anywhere()
     if (asked.source, asked.target) != (named.source, named.target):
@@ -330,15 +175,6 @@ def _is_theirs(run: JournalEntry, request: Request, facts: SourceFacts) -> bool:
     ids = {name: topic.topic_id for name, topic in facts.topics.items()}
     then = {name: topic.topic_id for name, topic in run.plan.source.topics.items()}
     return run.plan.source.identity == facts.identity and ids == then
-
-
-def _left_out(entries: Sequence[Entry], spans: Sequence[Slice]) -> list[Note]:
-    inside = [entry for entry in entries if any(entry.slice.overlaps(span) for span in spans)]
-    count = sum(entry.filtered + entry.outside + entry.dead + entry.skipped for entry in inside)
-    if not count:
-        return []
-    text = f"replays left out {count:,} records: filtered, outside their span, or refused"
-    return [Note("left-out", text, "info")]
 
 
 def columns_of(request: Request, time_column: str | None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from playhead.config.context import Configuration
 from playhead.endpoint import system_of
+from playhead.gaps.by_ledger import by_ledger
 from playhead.gaps.deleted_later import MAYBE_DELETED, Deleting, last_of_keys, without_deleted
 from playhead.gaps.filling import fill_rules, filling, may_share_keys
 from playhead.gaps.gap import Gap, Gaps, GracePeriod
@@ -22,7 +23,6 @@ from playhead.gaps.lost_from_log import Committed, lost_from_log
 from playhead.gaps.missing import (
     MissingOffsets,
     NoKeyColumns,
-    by_ledger,
     by_offsets,
     columns_of,
     committed_before,
@@ -147,6 +147,7 @@ class GapFinder:
             "duplicates": lacking.duplicates,
             "doubtful": doubtful,
             "lost": lost,
+            "undecided": lacking.undecided,
         }
         if self.question.is_quick:
             found = sorted((*expired, *map(Gap, left), *unstable), key=_in_order)

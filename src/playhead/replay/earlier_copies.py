@@ -1,6 +1,6 @@
 """Finds what other replays and pipelines have written into the same topics or tables, by the target's own ledger."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from playhead.endpoint import system_of
@@ -142,7 +142,7 @@ def _tables(target: Target, plan: Plan) -> _Known:
 
 def _appended(plan: Plan, known: _Known) -> list[EarlierCopy]:
     copies = [
-        _copy(each, terms, [entry.slice for entry in entries if entry.written], plan.slices())
+        _copy(each, terms, _parts(entry for entry in entries if entry.written), plan.slices())
         for each, (terms, entries) in known.items()
         if _may_share_times(terms, plan)
     ]
@@ -205,7 +205,11 @@ def _still_there(target: Target, entries: Sequence[Entry], planned: Sequence[Sli
     ]
     if not written:
         return []
-    return remaining([entry.slice for entry in written], [*lost_copies(target, written)])
+    return remaining(_parts(written), [*lost_copies(target, written)])
+
+
+def _parts(written: Iterable[Entry]) -> list[Slice]:
+    return [part for entry in written for part in entry.of_its_span()]
 
 
 def _copy(

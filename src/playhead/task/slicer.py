@@ -3,11 +3,12 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, groupby
 from operator import not_
 
-from playhead.absence import absent_between
+from playhead.absence import Blank, absent_between
 from playhead.account import Account
+from playhead.ledger import listed
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
@@ -121,18 +122,22 @@ class Slicer:
         if len(kept):
             open_slice.runs.append(kept)
         open_slice.account.absent += absent_between(open_slice.reached, head.offsets)
+        self._count(open_slice, head, kept, verdicts)
         open_slice.reached = head.offsets[-1] + 1
-        self._count(open_slice.account, head, kept, verdicts)
         return len(head)
 
     def _count(
-        self, account: Account, head: Records, kept: Records, verdicts: Sequence[int] | None
+        self, open_slice: OpenSlice, head: Records, kept: Records, verdicts: Sequence[int] | None
     ) -> None:
+        account = open_slice.account
         outside = verdicts.count(OUTSIDE) if verdicts is not None else 0
         account.read += len(head)
         if account.checksum is not None:
             account.checksum = head.checksum(account.checksum)
         account.outside += outside
+        if outside and verdicts is not None:
+            runs = _outside_at(head, verdicts, open_slice)
+            account.outside_at = listed(account.outside_at, runs)
         account.filtered += len(head) - outside - len(kept)
         if len(kept):
             first, last = min(kept.timestamps_ms), max(kept.timestamps_ms)
@@ -193,6 +198,19 @@ def _start_of(
     if count >= len(records):
         return records, verdicts
     return records.cut(0, count), verdicts[:count] if verdicts is not None else None
+
+
+def _outside_at(
+    records: Records, verdicts: Sequence[int], open_slice: OpenSlice
+) -> Iterator[Blank]:
+    """Yield the runs of records outside of the span, with the offsets between them that hold no record."""
+    at, before = 0, open_slice.account.outside_at or ((-1, -1),)
+    continues = before[-1][1] == open_slice.reached
+    for is_outside, run in groupby(verdicts, OUTSIDE.__eq__):
+        start, at = at, at + sum(1 for _ in run)
+        if is_outside:
+            first = open_slice.reached if continues and not start else records.offsets[start]
+            yield first, records.offsets[at - 1] + 1
 
 
 def _kept(records: Records, verdicts: Sequence[int] | None) -> Records:
