@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Other arguments for pytest, such as paths: then `make test` is one run of pytest with them.
 PYTEST_ARGS ?=
-PYTEST := $(BIN)/python -u -m pytest --durations=25
+PYTEST := $(BIN)/python -u -X faulthandler -m pytest --durations=25
 # The seed of the commit chooses a test of the torture suite for each run.
 QUICK := -m 'not torture or sample'
 # With it, each of the hundreds of commands that the tests start would compile the modules again.
