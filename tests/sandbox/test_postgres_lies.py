@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from playhead.errors import PlayheadError
+from playhead.errors import DatabaseUnavailable, PlayheadError
+from playhead.postgres import bounded_connection
 from playhead.postgres.answers import NoPostgres
 from playhead.postgres.session import open_copy_session
 from playhead.sandbox import Endpoints
@@ -117,3 +118,20 @@ def test_answers_of_another_form_are_an_error_of_ours(sandbox: Endpoints, change
     ):
         pass
     assert isinstance(caught.value, NoPostgres)
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_server_that_is_silent_after_the_login_is_waited_for_only_so_long(
+    sandbox: Endpoints, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    said: list[bytes] = []
+
+    def silent(kind: bytes, data: bytes) -> bytes:
+        said.append(kind)
+        return message(kind, data) if said.count(b"Z") <= answers and answers else b""
+
+    monkeypatch.setattr(bounded_connection, "BEGINS_WITHIN_S", 1.0)
+    with changed(sandbox.database_url, silent) as url:  # noqa: SIM117
+        with pytest.raises(DatabaseUnavailable) as caught, open_copy_session(url, grant=""):
+            pass
+    assert "took the login and gave no whole answer within 1 s" in str(caught.value)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from playhead.errors import DatabaseUnavailable
-from playhead.postgres import session
+from playhead.postgres import bounded_connection
 from playhead.postgres.session import Session, SharedConnection, open_session
 from playhead.postgres.statement_connection import StatementConnection
 from tests.lying_server import LyingServer
@@ -45,7 +45,7 @@ def test_one_connection_of_the_server_is_a_session() -> None:
 def test_a_server_that_is_silent_after_the_login_is_waited_for_only_so_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "_BEGINS_WITHIN_S", 0.5)
+    monkeypatch.setattr(bounded_connection, "BEGINS_WITHIN_S", 0.5)
     with LyingServer() as server, pytest.raises(DatabaseUnavailable) as caught:  # noqa: SIM117
         with open_session(server.url, grant=""):
             pass

@@ -1,8 +1,8 @@
 """A connection of the Arrow driver (ADBC): statements, and tables by binary COPY."""
 
 import os
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from struct import pack
 from typing import Any
 
@@ -13,8 +13,10 @@ from adbc_driver_manager import AdbcConnection, AdbcStatement, StatementOptions
 from adbc_driver_postgresql import StatementOptions as PostgresOptions
 from psycopg import conninfo
 
+from playhead.host.threads import call_within
+from playhead.postgres import bounded_connection
 from playhead.postgres.answers import reading
-from playhead.postgres.bounded_connection import refuse_values
+from playhead.postgres.bounded_connection import AnswerTooLate, refuse_values
 from playhead.postgres.connecting import opened
 from playhead.postgres.service_file import service_of
 from playhead.postgres.watched_link import ports_of, watched
@@ -53,6 +55,8 @@ class ArrowConnection:
         self._server = _without_secrets(uri)
         self._ports = ports_of(uri)
         self._is_well = True
+        self._limit_s: float | None = None
+        self._is_left_behind = False
         kept, types = _databases.pop(self._server, (None, None))
         self._connect(uri, kept or _database(uri))
         if kept is not None and self._types != types:
@@ -71,7 +75,8 @@ class ArrowConnection:
             raise
         try:
             database.set_options(uri=self._server)
-            self._types, _ = self.ask(_TYPES, ())
+            with self.answering_within(bounded_connection.BEGINS_WITHIN_S):
+                self._types, _ = self.ask(_TYPES, ())
         except BaseException:
             # The driver refuses to close a database before its connection.
             self.close(is_kept=False)
@@ -79,6 +84,8 @@ class ArrowConnection:
 
     def close(self, *, is_kept: bool = True) -> None:
         """Disconnect, which rolls back an open transaction; what was read of the types is kept."""
+        if self._is_left_behind:
+            return
         with suppress(Error):
             self._connection.close()
         if is_kept and self._is_well and self._server not in _databases:
@@ -102,8 +109,31 @@ class ArrowConnection:
         """Whether another act may use it; a connection for COPY belongs to one."""
         return False
 
+    @contextmanager
+    def answering_within(self, seconds: float) -> Iterator[None]:
+        """In this block, raise AnswerTooLate for a statement without a whole answer after this time.
+
+        The driver still waits for that answer in a thread that is left behind, so the connection is left alone.
+        """
+        self._limit_s = seconds
+        try:
+            yield
+        finally:
+            self._limit_s = None
+
     def ask(self, statement: str, parameters: Sequence[Any]) -> tuple[Rows, int]:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
+        if self._limit_s is None:
+            return self._asked(statement, parameters)
+        try:
+            return call_within(
+                lambda: self._asked(statement, parameters), self._limit_s, name="asking PostgreSQL"
+            )
+        except TimeoutError as exc:
+            self._is_left_behind = True
+            raise AnswerTooLate(self._limit_s) from exc
+
+    def _asked(self, statement: str, parameters: Sequence[Any]) -> tuple[Rows, int]:
         with watched(self._ports), closing(self._statement()) as stated:
             stated.set_sql_query(statement)
             stated.prepare()

@@ -22,6 +22,9 @@ from playhead.errors import PlayheadError
 _Result = TypeVar("_Result")
 # The longest answers are of `gaps`: a million rows of five numbers, which are 67 MB.
 MOST_BYTES: Final = 128 << 20
+# The statements that begin a session wait for nothing in the server. A pooler without a free connection
+# says so after two minutes.
+BEGINS_WITHIN_S: Final = 150.0
 _MOST_OF_A_LOGIN: Final = 4 << 20
 # A null takes four bytes on the network, and ten times as much in memory.
 _MOST_VALUES: Final = 8_000_000

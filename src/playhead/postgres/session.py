@@ -14,6 +14,7 @@ from psycopg import conninfo, sql
 from playhead import secrets
 from playhead.errors import DatabaseUnavailable, PlayheadError, Refused
 from playhead.host.kept_open import kept_open
+from playhead.postgres import bounded_connection
 from playhead.postgres.adbc import ArrowConnection, Error
 from playhead.postgres.answers import AnswerMisformed, NoPostgres, only_row, rows_of
 from playhead.postgres.bounded_connection import AnswerTooLate
@@ -51,9 +52,6 @@ WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, 
 _PROCESS = "pg_catalog.pg_backend_pid()::int8"
 # A statement that waits longer for a lock fails, and is retried.
 _LOCK_PATIENCE = "60s"
-# The statements that begin a session wait for nothing in the server. A pooler without a free connection
-# says so after two minutes.
-_BEGINS_WITHIN_S = 150.0
 # PostgreSQL 16 can check whether a text is a value of some type.
 _KNOWS_VALIDITY = 160_000
 Row = tuple[Any, ...]
@@ -266,12 +264,8 @@ def open_session(url: str, *, grant: str) -> Iterator[Session]:
 @contextmanager
 def _connected(url: str, grant: str) -> Iterator[Session]:
     with _linked(url, StatementConnection) as (link, where):
-        try:
-            with link.answering_within(_BEGINS_WITHIN_S):
-                begun = Session(link, where=where, grant=grant)
-        except AnswerTooLate as exc:
-            reason = f"it took the login and gave no whole answer within {exc.limit_s:g} s"
-            raise DatabaseUnavailable(where, reason=reason) from exc
+        with _in_time(where), link.answering_within(bounded_connection.BEGINS_WITHIN_S):
+            begun = Session(link, where=where, grant=grant)
         yield begun
 
 
@@ -279,7 +273,19 @@ def _connected(url: str, grant: str) -> Iterator[Session]:
 def open_copy_session(url: str, *, grant: str) -> Iterator[CopySession]:
     """Connect as `open_session` does, for COPY too."""
     with answers_of(url), _linked(url, ArrowConnection) as (link, where):
-        yield CopySession(link, where=where, grant=grant)
+        with _in_time(where), link.answering_within(bounded_connection.BEGINS_WITHIN_S):
+            begun = CopySession(link, where=where, grant=grant)
+        yield begun
+
+
+@contextmanager
+def _in_time(where: str) -> Iterator[None]:
+    """Name the server in the error for one that takes the login, and then says nothing."""
+    try:
+        yield
+    except AnswerTooLate as exc:
+        reason = f"it took the login and gave no whole answer within {exc.limit_s:g} s"
+        raise DatabaseUnavailable(where, reason=reason) from exc
 
 
 @contextmanager
@@ -301,7 +307,8 @@ def answers_of(url: str) -> Iterator[None]:
 def _linked(url: str, connect: Callable[[str], _Link]) -> Iterator[tuple[_Link, str]]:
     where = secrets.without_password(url)
     try:
-        link = connect(conninfo.make_conninfo("", **(_PATIENCE | checked(url))))
+        with _in_time(where):  # The Arrow driver's connection begins with a statement.
+            link = connect(conninfo.make_conninfo("", **(_PATIENCE | checked(url))))
     except (Error, psycopg.Error) as exc:
         raise DatabaseUnavailable(where, reason=why_not_connected(exc, where)) from exc
     try:
