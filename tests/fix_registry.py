@@ -33,6 +33,8 @@ class TestRegistry:
     asked: list[str] = field(default_factory=list)
     failing: int = 0
     """So many of the next requests get a 500."""
+    breaking: int = 0
+    """So many of the next answers break off."""
     redirect_to: str | None = None
     is_other: bool = False
     """Whether it is some other server, which knows nothing of schemas."""
@@ -142,7 +144,8 @@ def _handler(registry: TestRegistry) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            is_broken, registry.breaking = registry.breaking > 0, max(0, registry.breaking - 1)
+            self.wfile.write(data[: len(data) // 2] if is_broken else data)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -218,6 +218,15 @@ def test_a_registry_that_stumbles_is_asked_again_and_one_that_is_gone_is_named(
     assert "hidden" not in str(caught.value)
 
 
+def test_a_registry_whose_answer_breaks_off_is_asked_again(written: TestRegistry) -> None:
+    data = base64.b64decode(WRITTEN["cases"][1]["data"])
+    written.breaking = 2
+    assert decode("avro", data, written.url) == 7
+    written.breaking = 3
+    with pytest.raises(RegistryUnavailable, match="more expected"):
+        decode("avro", data, written.url)
+
+
 def test_a_registry_with_a_login(written: TestRegistry) -> None:
     written.user = "me:p@ss"
     data = base64.b64decode(WRITTEN["cases"][1]["data"])

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from typing import Any, Generic, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
@@ -287,6 +287,9 @@ def _body(request: urllib.request.Request, links: CuttableLinks) -> bytes:
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=_WITHIN_S) as answer:
             body: bytes = answer.read(_MOST_BYTES + 1)
+            # Python does not say it of a read with a limit.
+            if answer.length and len(body) <= _MOST_BYTES:
+                raise IncompleteRead(body, answer.length)
     except urllib.error.HTTPError as exc:
         with exc:  # Its body is read here too, within the same time.
             raise _Refusal(exc.code, *_said(exc)) from exc
