@@ -1,5 +1,6 @@
 """No value is altered in silence: none means the moment it is written, and what a column cannot keep is counted."""
 
+import json
 from typing import Any
 
 import pytest
@@ -254,3 +255,27 @@ def test_the_catalog_says_which_types_hold_times(sandbox: Endpoints, schema: str
     assert [name for name in kinds if found[name].holds_times] == ["stint", "outer_stint", "shift"]
     modifier = found["numeric(8,2)"].modifier
     assert (found["price"].base_modifier, found["price"].modifier) == (modifier, -1)
+
+
+def test_json_in_a_column_of_bytes_keeps_its_backslashes(sandbox: Endpoints, schema: str) -> None:
+    table = Table.made(sandbox.database_url, schema, "_offset int8, v bytea, w bytea[]")
+    held = {"path": "C:\\new\\101", "quote": '"'}
+    rows = records({"v": held}, {"v": [held, "\\\\"]}, {"w": [held, "aGk="]}, {"v": "\\\\x"})
+    entry = table.commit(rows, rule="skip")
+    assert (entry.written, entry.skipped) == (3, 1)
+    [value, values, _] = table.column("v")
+    assert json.loads(value) == held
+    assert json.loads(values) == [held, "\\\\"]
+    assert [json.loads(table.column("w[1]")[2]), table.column("w[2]")[2]] == [held, b"hi"]
+    assert table.differences(entry, rows) == []
+
+
+@pytest.mark.parametrize("kind", ["tsvector", "tsquery"])
+def test_a_list_is_no_text_to_search(sandbox: Endpoints, schema: str, kind: str) -> None:
+    """The server would find the word `["fast` in it."""
+    table = Table.made(sandbox.database_url, schema, f"_offset int8, v {kind}")
+    values = [["fast"], ["fast car"], [], {"a": 1}, "fast"]
+    assert table.refused(records(*({"v": each} for each in values))) == [
+        (n, "type") for n in range(4)
+    ]
+    assert table.column("v::text") == ["'fast'"]

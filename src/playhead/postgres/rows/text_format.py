@@ -23,6 +23,7 @@ _STRETCHES = (
     "tsmultirange",
     "tstzmultirange",
 )
+_WORDS = ("tsvector", "tsquery")
 _HAVE_DATES = {"date", "timestamp", "timestamptz", *_STRETCHES}
 # Anywhere between characters that the server skips: `now()`, `!today 10:00`, `[now,)`.
 _MOVING = re.compile(r"(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
@@ -204,14 +205,18 @@ def _text(base: str, element: str, held: Any, where: str) -> str:
         return _json_text(base, held, where)
     if isinstance(held, list) and element:
         return _array(element, held, where)
+    if base == "bytea" and not isinstance(held, str):
+        # In its text the server would take a backslash for the beginning of an escape.
+        return "\\x" + checked(written(held, where), where).encode().hex()
     if isinstance(held, bool):
         return "true" if held else "false"
     if isinstance(held, int | Number):
         return _number(base, held, where)
     if isinstance(held, str):
         return _string(base, held, where)
-    if base in (*_TIMES, "interval") and not _is_year_month_day(held):
-        # The server skips brackets and commas: it takes [2021,100] for the hundredth day of 2021.
+    if base in _WORDS or (base in (*_TIMES, "interval") and not _is_year_month_day(held)):
+        # The server skips brackets and commas: it takes [2021,100] for the hundredth day of 2021. In ["a b"]
+        # it finds the words `["a` and `b"]`.
         raise Bad("type", f"{where}: a list or an object, and no {base}")
     return written(held, where)
 
