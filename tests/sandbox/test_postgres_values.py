@@ -53,7 +53,10 @@ OWN = """
     CREATE TYPE "{s}".word AS (a text, n int); CREATE DOMAIN "{s}".price AS numeric(8,2);
     CREATE DOMAIN "{s}".codes AS varchar(3)[]
 """
-OWN_NAMES = ("mood", "day", "days", "stint", "outer_stint", "shift", "word", "price", "codes")
+OWN_NAMES = (
+    *("mood", "day", "days", "stint", "outer_stint", "shift", "shift_multirange", "word", "price"),
+    "codes",
+)
 
 
 def made(sandbox: Endpoints, schema: str, kinds: list[str], more: str = "") -> Table:
@@ -92,14 +95,18 @@ def test_what_always_means_the_same_is_kept(sandbox: Endpoints, schema: str) -> 
     assert table.differences(entry, rows) == []
 
 
-DATED = ("date", "timestamp", "timestamptz", "daterange", "tsrange", "date[]", "day", "days")
+DATED = (
+    *("date", "timestamp", "timestamptz", "daterange", "tsrange", "date[]", "day", "days"),
+    *("shift", "shift_multirange"),
+)
 
 
 def test_no_date_is_guessed_from_a_year_of_two_digits(sandbox: Endpoints, schema: str) -> None:
     """As Oracle writes dates: in October of 2021, which this server would read as one of 2024."""
     table = made(sandbox, schema, list(DATED))
     held = {"daterange": "[24-OCT-21,)", "tsrange": "(,24-OCT-21)", "date[]": ["24-OCT-21"]}
-    held |= {"days": "{24-OCT-21}"}
+    held |= {"days": "{24-OCT-21}", "shift": "[2021-10-23,24-OCT-21)"}
+    held |= {"shift_multirange": "{[24-OCT-21,)}"}
     values = [{f"c{n}": held.get(kind, "24-OCT-21")} for n, kind in enumerate(DATED)]
     clear = {"c0": "24-OCT-2021", "c1": "Oct 24 2021 10:00", "c4": "[2021-10-24,2021-10-25)"}
     assert table.refused(records(*values, clear)) == [
