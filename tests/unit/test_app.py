@@ -263,6 +263,13 @@ def test_a_full_disk_is_no_fault_of_ours(failing, run):
     assert err.startswith("error: No space left on device\nhint: free some space")
 
 
+def test_a_broken_disk_is_no_fault_of_ours(failing, run):
+    failing(OSError(errno.EIO, "Input/output error"))
+    code, out, err = run("boom")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: Input/output error\nhint: a disk or a file system")
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [([], False), (["-v"], False), (["-vv"], True), (["-v", "-v"], True), (["-vvv"], True)],

@@ -34,6 +34,7 @@ from playhead.version import __version__
 
 _WITH_ENGINE = ("replay", "gaps", "verify", "resume")
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BROKEN = (errno.EIO, errno.ESTALE)
 _VERBOSE = re.compile("-v+|--verbose")
 
 
@@ -128,6 +129,11 @@ def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
         return f"{exc.strerror}: {exc.filename!s:.200}", hint
     if isinstance(exc, OSError) and exc.errno in _DISK:
         hint = "free some space, on the output's disk or on that of the temporary and state folders"
+        return f"{exc.strerror}", hint
+    if isinstance(exc, OSError) and exc.errno in _BROKEN:
+        hint = (
+            "a disk or a file system of the network failed: check what the command reads and writes"
+        )
         return f"{exc.strerror}", hint
     if isinstance(exc, UnicodeEncodeError) and exc.encoding == "utf-8":
         hint = "arguments and files must be UTF-8"
