@@ -140,3 +140,14 @@ def test_a_number_is_money_with_the_decimal_point_of_its_server() -> None:
     assert text_for(german, "1.234,56 €") == "1.234,56 €", "a text is the server's own"
     several = replace(german, base="_money", element="money")
     assert text_for(several, [[Number("12.34")], [None]]) == '{{"12,34"},{NULL}}'
+
+
+@pytest.mark.parametrize("held", [120_000, 1200, 0, Number("120000.5"), Number("-0")])
+@pytest.mark.parametrize("base", ["time", "timetz"])
+def test_a_number_is_no_time_of_day(base: str, held: int) -> None:
+    """The server takes 120000 for noon, and Kafka Connect writes 00:02 so."""
+    with pytest.raises(Bad, match="no time"):
+        text(base, "", held)
+    with pytest.raises(Bad, match="no time"):
+        text(f"_{base}", base, [held])
+    assert text(base, "", "120000") == "120000"

@@ -295,6 +295,11 @@ def _number(base: str, held: "int | Number", where: str) -> str:
         held = 0
     if base in TIMES:
         return _since_epoch(held, where)
+    if base in ("time", "timetz"):
+        # The server takes 120000 for noon; as milliseconds of the day, as Kafka Connect writes them, it is 00:02.
+        raise Bad(
+            "type", f"{where}: {held} is a number, which may have several meanings, and no time"
+        )
     if isinstance(held, int):
         return str(held)
     if base == "date":  # The server takes 1.100 for the hundredth day of a year.
