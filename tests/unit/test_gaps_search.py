@@ -21,7 +21,7 @@ from playhead.gaps.log_start import split_gone
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.search import GapFinder, GapQuery
 from playhead.gaps.written_by import UNKNOWN
-from playhead.ledger import Entry
+from playhead.ledger import Entry, remaining
 from playhead.record import Slice
 from playhead.replay.begun_replays import NotBegun
 from playhead.source import Bounds, SourceFacts, TopicFacts
@@ -325,6 +325,35 @@ def test_where_a_ledger_does_not_list_what_was_outside_nothing_is_whole():
     assert by_ledger(target, "r1", "r2").undecided == 10
     target.begin("r2", (0, 50))
     assert by_ledger(target, "r1", "r2").undecided == 0
+
+
+def test_no_offset_is_undecided_twice():
+    """Replays of neighbouring spans read the same offsets, each with the other's records outside of its span."""
+    target = Placed()
+    for replay_id in ("r1", "r2", "r3"):
+        target.begin(replay_id)
+        target._ledger[replay_id] = [entry(0, 50, 20, outside=30, outside_at=None)]
+    told = by_ledger(target, "r1", "r2", "r3")
+    assert (told.slices, told.undecided) == (runs((50, 100)), 50)
+
+
+def test_many_undecided_entries_are_no_square_of_their_number(monkeypatch):
+    looked_at = 0
+
+    def counted(planned, committed):
+        nonlocal looked_at
+        planned, committed = list(planned), list(committed)
+        looked_at += len(planned) + len(committed)
+        return remaining(planned, committed)
+
+    monkeypatch.setattr(ledgers, "remaining", counted)
+    target = Placed()
+    target.begin("r1")
+    target._ledger["r1"] = [
+        entry(n, n + 1, n % 2, outside=1 - n % 2, outside_at=None) for n in range(100)
+    ]
+    assert by_ledger(target, "r1").undecided == 50
+    assert looked_at < 1000
 
 
 def test_what_another_filter_left_out_may_be_missing():

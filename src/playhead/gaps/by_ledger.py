@@ -1,11 +1,13 @@
 """Compares a span with a ledger: which of its offsets the replays and pipelines of a target have committed."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from playhead.endpoint import system_of
 from playhead.errors import Refused
+from playhead.gaps.gap import touching
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.missing import MissingOffsets, is_theirs
 from playhead.ledger import NOT_KEPT, Entry, remaining
@@ -16,7 +18,7 @@ from playhead.replay.begun_replays import NotBegun
 from playhead.replay.guards import KeepsCopies, lost_copies, refuse_lost_rows, said_of_lost
 from playhead.replay.journal import Journal, on_unreadable
 from playhead.request import Request
-from playhead.source import SourceFacts
+from playhead.source import SourceFacts, TopicPartition
 from playhead.target import Archives, CommonLedger, KeepsFiles, Target
 from playhead.terms import NO_TERMS, OtherTerms, Terms, UnknownTerms, differing_ends
 
@@ -114,10 +116,11 @@ def _of_entries(
     spans: Sequence[Slice],
 ) -> Iterator[_Held]:
     filters_others = terms is not None and terms.rules.get("where") != request.where
+    is_asked, lost = touching(spans), _Runs(absent)
     for entry in entries:
-        if not any(entry.slice.overlaps(span) for span in spans):
+        if not is_asked(entry.slice):
             continue
-        parts = remaining(entry.of_its_span(), absent)
+        parts = remaining(entry.of_its_span(), lost.touching(entry.slice))
         by_where = entry.filtered - int(entry.details.get(NOT_KEPT, 0)) if filters_others else 0
         outside = 0 if entry.lists_outside else entry.outside
         left_out = entry.filtered - by_where + entry.dead + entry.skipped
@@ -128,16 +131,22 @@ def _undecided(
     held: Sequence[_Held], spans: Sequence[Slice], sure: Sequence[Slice]
 ) -> tuple[int, list[Note]]:
     """Return how many records may be missing, although a ledger has their offsets, and notes on the reasons."""
-    found = 0
+    if not any(each.undecided for each in held):
+        return 0, []
+    found, doubted = 0, list[Slice]()
     filtered, outside = dict[str, int](), dict[str, int]()
+    unsure = remaining(spans, sure)
+    runs = _Runs(unsure)
     for each in held:
-        left = remaining(each.parts, sure) if each.undecided else []
-        if not (at_most := sum(map(len, left)) - sum(map(len, remaining(left, spans)))):
+        if not (each.undecided and (at_most := sum(map(runs.count, each.parts)))):
             continue
         found += min(each.undecided, at_most)
+        doubted += each.parts
         for counts, count in ((filtered, each.filtered), (outside, each.outside)):
             if count:
                 counts[each.replay_id] = counts.get(each.replay_id, 0) + count
+    # Several entries may have the same offsets.
+    found = min(found, sum(map(len, unsure)) - sum(map(len, remaining(unsure, doubted))))
     notes = [
         Note(
             "other-transform",
@@ -155,6 +164,31 @@ def _undecided(
         for replay_id, count in outside.items()
     ]
     return found, notes
+
+
+class _Runs:
+    """Offsets, to be found by those of an entry; there may be as many runs as records."""
+
+    def __init__(self, slices: Iterable[Slice]) -> None:
+        self._runs: dict[TopicPartition, list[Slice]] = {}
+        for each in sorted(slices):
+            its = self._runs.setdefault(each.place, [])
+            last = its.pop() if its and its[-1].to_offset >= each.from_offset else each
+            its.append(replace(last, to_offset=max(last.to_offset, each.to_offset)))
+
+    def touching(self, slice_: Slice) -> Iterator[Slice]:
+        its = self._runs.get(slice_.place, [])
+        first = bisect_right(its, slice_.from_offset, key=lambda each: each.to_offset)
+        for at in range(first, len(its)):
+            if its[at].from_offset >= slice_.to_offset:
+                break
+            yield its[at]
+
+    def count(self, slice_: Slice) -> int:
+        """Return how many offsets of the slice are among them."""
+        first, end = slice_.from_offset, slice_.to_offset
+        parts = self.touching(slice_)
+        return sum(min(end, each.to_offset) - max(first, each.from_offset) for each in parts)
 
 
 def _known_ledgers(
