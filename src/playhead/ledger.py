@@ -111,6 +111,11 @@ class Entry:
         return self.outside_at is not None and total(self.outside_at) >= self.outside
 
     @property
+    def filtered_by_where(self) -> int:
+        """How many records --where left out."""
+        return self.filtered - int(self.details.get(NOT_KEPT, 0))
+
+    @property
     def absent(self) -> int:
         """How many offsets of the slice hold no record for a known reason."""
         return sum(self.absences.values())

@@ -25,6 +25,8 @@ _MOST_PACKED = 700_000
 _MOST_UNPACKED = 100_000_000
 _SHOWN = 3
 NO_TERMS = "ledger-without-terms"
+_OTHER_WHERE = "other_where"
+"""In the rules of a pipeline: a later start had another --where than the first one."""
 
 
 class OtherTerms(Refused):
@@ -102,6 +104,10 @@ class Terms:
     def is_endless(self) -> bool:
         return not self.digest
 
+    def filters_others(self, where: str | None) -> bool:
+        """Whether it may have filtered other records than this --where does; each start of a pipeline has its own."""
+        return self.rules.get("where") != where or bool(self.rules.get(_OTHER_WHERE))
+
     def begun(self) -> "Terms":
         """Return the terms as they are written: without places that do not exist."""
         there = {topic: place for topic, place in self.places.items() if place.id}
@@ -171,13 +177,16 @@ def agreed(replay_id: str, kept: Terms | None, wanted: Terms) -> Terms:
         raise OtherTerms(replay_id, differences=differences, is_endless=is_endless)
     if not kept.is_endless:
         return kept
+    rules = kept.rules
+    if rules.get("where") != wanted.rules.get("where"):
+        rules = {**rules, _OTHER_WHERE: True}
     topics = {**wanted.topics, **kept.topics}
     places = {**wanted.begun().places, **kept.places}
     settled = {**wanted.settled, **kept.settled}
     for name, each in settled.items():
         if isinstance(each, Mapping) and isinstance(wanted.settled.get(name), Mapping):
             settled[name] = {**wanted.settled[name], **each}
-    return replace(kept, topics=topics, places=places, settled=settled)
+    return replace(kept, rules=rules, topics=topics, places=places, settled=settled)
 
 
 def differing(kept: Terms, wanted: Terms) -> list[str]:

@@ -27,7 +27,7 @@ from playhead.replay.begun_replays import NotBegun
 from playhead.source import Bounds, SourceFacts, TopicFacts
 from playhead.span import OffsetSpan, Resolved, Span
 from playhead.task.slicer import Filter
-from playhead.terms import NO_TERMS, OtherTerms, Terms, Whereto
+from playhead.terms import NO_TERMS, OtherTerms, Terms, Whereto, agreed
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import TOPIC, partition_plan, plan_of, record, request
 
@@ -364,13 +364,27 @@ def test_what_another_filter_left_out_may_be_missing():
     told = by_ledger(target, "r1")
     assert (told.slices, told.undecided) == ([], 35)
     codes = {each.code: each.text for each in told.notes}
-    assert "r1 has another --where, and left out 35 records" in codes["other-transform"]
+    assert "r1 has, or had, another --where, and left out 35 records" in codes["other-transform"]
     assert codes["left-out"] == "replays left out 5 records: filtered or refused"
     same = SimpleNamespace(target=target)
     asked = replace(request(target="postgres:t"), where="value:a = 1")
     told = ledgers.by_ledger(asked, same, FACTS, runs((0, 100)), ["r1"])  # type: ignore[arg-type]
     assert (told.slices, told.undecided) == ([], 0)
     assert Gaps("s", "t", (), (), "l", undecided=1).is_whole is False
+
+
+def test_each_start_of_a_pipeline_may_filter_other_records():
+    """Its ledger kept the --where of the first start, as if all that later starts filtered were no gaps."""
+    first = Terms("", "lists", {TOPIC: "id-1"}, "lists", {})
+    later = replace(first, rules={"where": "value:a = 1"})
+    whole = agreed("live.r1", agreed("live.r1", first, later), first)
+    target = Placed()
+    target.begin("r1", rules=whole.rules)
+    target._ledger["r1"] = [entry(0, 100, 60, filtered=40)]
+    assert by_ledger(target, "r1").undecided == 40
+    target.begin("r1", rules=agreed("live.r1", first, first).rules)
+    target._ledger["r1"] = [entry(0, 100, 60, filtered=40)]
+    assert by_ledger(target, "r1").undecided == 0
 
 
 def test_terms_that_cannot_be_read_hide_no_other_ledger():

@@ -10,7 +10,7 @@ from playhead.errors import Refused
 from playhead.gaps.gap import touching
 from playhead.gaps.lost_from_log import Committed
 from playhead.gaps.missing import MissingOffsets, is_theirs
-from playhead.ledger import NOT_KEPT, Entry, remaining
+from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
 from playhead.replay.assemble import Wiring
@@ -115,13 +115,13 @@ def _of_entries(
     absent: Sequence[Slice],
     spans: Sequence[Slice],
 ) -> Iterator[_Held]:
-    filters_others = terms is not None and terms.rules.get("where") != request.where
+    filters_others = terms is not None and terms.filters_others(request.where)
     is_asked, lost = touching(spans), _Runs(absent)
     for entry in entries:
         if not is_asked(entry.slice):
             continue
         parts = remaining(entry.of_its_span(), lost.touching(entry.slice))
-        by_where = entry.filtered - int(entry.details.get(NOT_KEPT, 0)) if filters_others else 0
+        by_where = entry.filtered_by_where if filters_others else 0
         outside = 0 if entry.lists_outside else entry.outside
         left_out = entry.filtered - by_where + entry.dead + entry.skipped
         yield _Held(replay_id, parts, left_out, by_where, outside)
@@ -150,8 +150,8 @@ def _undecided(
     notes = [
         Note(
             "other-transform",
-            f"{replay_id} has another --where, and left out {count:,} records of its slices: they may be missing; "
-            "pass the same --where to compare with what it should have written",
+            f"{replay_id} has, or had, another --where, and left out {count:,} records of its slices: they may be "
+            "missing; pass the same --where to compare with what it should have written",
         )
         for replay_id, count in filtered.items()
     ]
