@@ -310,6 +310,22 @@ def test_a_tombstone_after_the_span_counts_if_a_writer_that_deletes_has_committe
     assert is_applied(key(1000, 1, partition=1))
 
 
+def test_a_tombstone_that_a_writer_perhaps_filtered_or_read_beside_its_span_is_not_applied():
+    slice_, of = (
+        Slice(TOPIC, 0, 0, 1000),
+        committed("r1", 9, tombstones="delete", where="key = 'a'"),
+    )
+    unlisted = replace(of, entries=[Entry(slice_, 9, 5, outside=4, outside_at=None)])
+    assert not _applied([], [unlisted])(key(7, 1))
+    listed = replace(of, entries=[Entry(slice_, 9, 5, outside=4, outside_at=((0, 4),))])
+    assert [_applied([], [listed])(key(n, 1)) for n in (3, 7)] == [False, True]
+    filtered = replace(of, entries=[Entry(slice_, 9, 5, filtered=4)])
+    assert not _applied([], [filtered])(key(7, 1))
+    assert _applied([], [filtered], "key = 'a'")(key(7, 1))
+    by_trigger = replace(of, entries=[Entry(slice_, 9, 5, filtered=4, details={"not_kept": 4})])
+    assert _applied([], [by_trigger])(key(7, 1))
+
+
 def test_a_replay_of_named_offsets_is_no_writer():
     fill = committed("fill", 5, span="laps:0:3-9")
     newer = committed("later", 5, span="what a later version says")

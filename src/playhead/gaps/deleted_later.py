@@ -30,6 +30,8 @@ class Deleting:
     """
     is_known: bool
     """Whether the table is known to be written with --tombstones delete."""
+    where: str | None = None
+    """The filter that tombstones pass here, and have passed in a writer with the same one."""
 
 
 def without_deleted(
@@ -57,7 +59,7 @@ def without_deleted(
     starts = _starts(source, found.slices, records, deleting.by_time)
     tables = rows.ends.target.whereto(sorted({topic for topic, _ in starts}))
     applied, pending = (_Tombstones(deleting.by_time, tables) for _ in range(2))
-    is_applied = _applied(spans, writers)
+    is_applied = _applied(spans, writers, deleting.where)
     for each in rows.keys(_to_the_end(source, starts), key, "tombstones"):
         (applied if deleting.is_known and is_applied(each) else pending).add(each)
     if not (applied or pending):
@@ -85,9 +87,9 @@ def _maybe_deleted(count: int, deleting: Deleting) -> Note:
         "table is written"
     )
     if deleting.is_known:
-        text = f"{count:,} of the missing records have the key of a tombstone outside of the span, which no replay "
+        text = f"{count:,} of the missing records have the key of a tombstone outside of the span, of which no "
         more = (
-            "or pipeline of the ledger has applied: another program may have deleted their rows, and --replay "
+            "ledger says that it was applied: another program may have deleted their rows, and --replay "
             "leaves them out"
         )
     return Note(MAYBE_DELETED, f"{text}{more}")
@@ -147,14 +149,17 @@ def _rank(each: RecordKey) -> Rank:
     return each.time_ms, each.topic, each.partition, each.offset
 
 
-def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[RecordKey], bool]:
+def _applied(
+    spans: Sequence[Slice], writers: Sequence[Committed], where: str | None = None
+) -> Callable[[RecordKey], bool]:
     """Return whether a tombstone has deleted its row: in the span, or if one of the writers has committed it.
 
-    If the ledger knows no writer, another program writes the table, and may have read everything.
+    An entry that may have read it beside its span, or filtered it, says nothing. If the ledger knows no
+    writer, another program writes the table, and may have read everything.
     """
     known = {entry.slice.place for each in writers for entry in each.entries}
     deleting = [each for each in writers if each.terms.rules.get("tombstones") == "delete"]
-    applied = ([part for e in each.entries for part in e.of_its_span()] for each in deleting)
+    applied = (_sure(each, where) for each in deleting)
     reached = [touching(spans), *map(touching, applied)]
 
     def is_applied(tombstone: RecordKey) -> bool:
@@ -163,6 +168,16 @@ def _applied(spans: Sequence[Slice], writers: Sequence[Committed]) -> Callable[[
         return any(reaches(_slice(tombstone)) for reaches in reached)
 
     return is_applied
+
+
+def _sure(writer: Committed, where: str | None) -> list[Slice]:
+    filters_others = writer.terms.filters_others(where)
+    sure = (
+        entry
+        for entry in writer.entries
+        if entry.lists_outside and not (filters_others and entry.filtered_by_where)
+    )
+    return [part for entry in sure for part in entry.of_its_span()]
 
 
 def _starts(

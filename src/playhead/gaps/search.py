@@ -283,7 +283,7 @@ class GapFinder:
         facts = facts_of_tables(self.ends.target, self._topics())
         committed = of_present_topics(self.ends.target, facts, self.facts)
         by_time = None if table.on_conflict is None else table.on_conflict == "newer"
-        deleting = Deleting(by_time, is_known)
+        deleting = Deleting(by_time, is_known, self.question.request.where)
         return without_deleted(rows, found, table.key, deleting, self.spans, writers(committed))
 
     def _place_columns(self) -> tuple[str, ...]:
