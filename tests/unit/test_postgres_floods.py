@@ -6,12 +6,17 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext, suppress
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from playhead import secrets
 from playhead.errors import PlayheadError
+from playhead.host.threads import BackgroundCall
 from playhead.postgres import explain, query_link
+from playhead.postgres.adbc import ArrowConnection
 from playhead.postgres.bounded_connection import AnswerTooLarge, received, refuse_values
 from playhead.postgres.explain import NotExplained, open_explainer
 from playhead.postgres.query_link import QueryLink
@@ -206,3 +211,37 @@ def test_an_error_of_a_megabyte_in_a_session_of_a_query_replay_is_cut(beginning:
     assert (
         answer.said == (beginning.replace("un5eenUn6een", secrets.HIDDEN) or "x" * 10_000)[:10_000]
     )
+
+
+def test_a_connection_whose_answer_is_not_waited_for_any_longer_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after Ctrl-C: to close it beside the thread that waits was refused by the driver, and shown as our fault."""
+    asked, answered = Event(), Event()
+
+    class Waiting(ArrowConnection):
+        def __init__(self) -> None:
+            self._limit_s, self._is_left_behind, self._is_well = None, False, False
+            self._connection = self._database = SimpleNamespace(close=self._refuse)  # type: ignore[assignment]
+            self.closed = 0
+
+        def _asked(self, *_: object) -> Any:
+            asked.set()
+            answered.wait(20)
+            return [], 0
+
+        def _refuse(self) -> None:
+            assert answered.is_set()
+            self.closed += 1
+
+    def interrupted(*_: object) -> bool:
+        asked.wait(20)
+        raise KeyboardInterrupt
+
+    link = Waiting()
+    monkeypatch.setattr(BackgroundCall, "is_over", interrupted)
+    with pytest.raises(KeyboardInterrupt), link.answering_within(20):
+        link.ask("SELECT 1", ())
+    link.close(is_kept=False)
+    assert link.closed == 0
+    answered.set()

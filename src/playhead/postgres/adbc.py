@@ -113,7 +113,8 @@ class ArrowConnection:
     def answering_within(self, seconds: float) -> Iterator[None]:
         """In this block, raise AnswerTooLate for a statement without a whole answer after this time.
 
-        The driver still waits for that answer in a thread that is left behind, so the connection is left alone.
+        The driver still waits for that answer in a thread that is left behind, so the connection is left alone, as it
+        is if a signal ends the waiting.
         """
         self._limit_s = seconds
         try:
@@ -125,12 +126,17 @@ class ArrowConnection:
         """Return the rows of one statement, and how many rows it changed (-1 if unknown)."""
         if self._limit_s is None:
             return self._asked(statement, parameters)
+        self._is_left_behind = True
+
+        def asked() -> tuple[Rows, int]:
+            try:
+                return self._asked(statement, parameters)
+            finally:
+                self._is_left_behind = False
+
         try:
-            return call_within(
-                lambda: self._asked(statement, parameters), self._limit_s, name="asking PostgreSQL"
-            )
+            return call_within(asked, self._limit_s, name="asking PostgreSQL")
         except TimeoutError as exc:
-            self._is_left_behind = True
             raise AnswerTooLate(self._limit_s) from exc
 
     def _asked(self, statement: str, parameters: Sequence[Any]) -> tuple[Rows, int]:
