@@ -31,7 +31,8 @@ SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.ty
        lowest.modifier::int8,
        a.attnum::int8, pg_catalog.format_type(base.oid, lowest.modifier),
        coalesce(element.oid, base.oid)::int8, base.typcategory = 'A',
-       CASE WHEN coalesce(element.typname, base.typname) = 'money' THEN 1234.5::numeric::money::text ELSE '' END
+       CASE WHEN coalesce(element.typname, base.typname) = 'money' THEN 1234.5::numeric::money::text ELSE '' END,
+       coalesce(element.typtype::text, '')
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -164,6 +165,8 @@ class Column:
     """Of the type money, by the server's `lc_monetary`."""
     money_digits: int = 2
     """How many decimals the type money has, by the same."""
+    element_kind: str = ""
+    """As `kind`, of an array's elements."""
 
     @property
     def there(self) -> ColumnThere:
@@ -235,13 +238,14 @@ def read_table(ask: Ask, place: TableName) -> Table | None:
 
 
 def _column(ask: Ask, row: Row) -> Column:
-    *facts, number, made_of, type_oid, is_array, money = row
+    *facts, number, made_of, type_oid, is_array, money, element_kind = row
     holds_times = may_alter = False
     if type_oid >= _FIRST_OF_USERS:
         [(holds_times, is_unknown, made_of)] = ask(_PARTS, (type_oid,))
         may_alter = holds_times or is_unknown or _MAY_ALTER.search(made_of) is not None
         made_of += "[]" if is_array else ""
-    return Column(*[*facts, holds_times, may_alter, number, made_of, *form_of_money(money)])
+    more = (*form_of_money(money), element_kind)
+    return Column(*[*facts, holds_times, may_alter, number, made_of, *more])
 
 
 def form_of_money(money: str) -> tuple[str, int]:
