@@ -10,6 +10,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from playhead.errors import BrokerUnavailable, PlayheadError, Unavailable
+from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.secrets import redact_cut
 
 # librdkafka's buffers for errors have 256 bytes or more, and texts are joined in the larger ones.
@@ -238,6 +239,8 @@ def translated(
             waited_s=round(time.monotonic() - began, 1),
             reason=reason(words_of(error) if error else "no answer"),
         ) from exc
+    except UnicodeDecodeError as exc:  # The client's C code makes texts of names as they come.
+        raise BadAnswer("a name that is not UTF-8") from exc
 
 
 @contextmanager

@@ -176,8 +176,9 @@ class PartitionConsumer:
     def _learn(self, topics: Collection[str]) -> None:
         """Have the client learn the topics now; by itself it looks for new ones once a second."""
         for topic in set(topics) - self._learned:
-            # The same error comes again with the records, and is handled there.
-            with contextlib.suppress(KafkaException):
+            # The same error comes again with the records, and is handled there; a name that is not
+            # UTF-8 is no concern of the reading.
+            with contextlib.suppress(KafkaException, UnicodeDecodeError):
                 self._consumer.list_topics(topic, timeout=_LEARNED_WITHIN_S)
             self._learned.add(topic)
 

@@ -144,8 +144,9 @@ class Transactions:
             every = {**_SETTINGS, **own, **said, **self.settings}
             self._producer = clients.producer(every, logger=_silent())
             # Otherwise the client looks for the coordinator before it has a connection, and retries
-            # after 0.5 s.
-            self._producer.list_topics(timeout=_INIT_WITHIN_S)
+            # after 0.5 s. Nothing is done with the names.
+            with suppress(UnicodeDecodeError):
+                self._producer.list_topics(timeout=_INIT_WITHIN_S)
             self._producer.init_transactions(_INIT_WITHIN_S)
 
     def renew(self) -> None:
