@@ -510,3 +510,19 @@ def test_a_cache_that_cannot_be_made_is_an_error_of_ours(one_jar, repository, tm
     with pytest.raises(NotFetched, match="Not a directory|File exists"):
         jars.ensure("set")
     assert repository.asked == []
+
+
+def test_after_the_first_jar_that_cannot_be_fetched_no_other_is_asked_for(lock, repository):
+    """Each would take as long: a server that sends a byte now and then, three minutes."""
+    count = 60
+    lock.write_text("".join(f"set org.example:j{n}:1 9 {n:064x}\n" for n in range(count)))
+
+    def late(handler: BaseHTTPRequestHandler) -> None:
+        repository.asked.append((handler.path, None))
+        time.sleep(0.3)
+        handler.send_error(404)
+
+    repository.answer = late
+    with pytest.raises(NotFetched, match="HTTP 404"):
+        jars.ensure("set")
+    assert len(repository.asked) < count // 2

@@ -14,7 +14,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -156,6 +156,7 @@ class _Tally:
         self._total, self._progress = total, progress
         self._got: dict[str, int] = {}
         self._lock = threading.Lock()
+        self.is_over = False
 
     def has(self, jar: Jar, count: int, origin: str = "") -> None:
         with self._lock:
@@ -173,8 +174,14 @@ def _fetch_all(jars: list[Jar], progress: Progress | None) -> None:
         raise NotFetched(jars[0].coordinate, url=_url(jars[0]), reason=str(exc)) from exc
     tally = _Tally(sum(jar.size for jar in jars), progress)
     with ThreadPoolExecutor(6, thread_name_prefix="fetch-jar") as pool:
-        for fetched in [pool.submit(_fetch, jar, tally) for jar in jars]:
-            fetched.result()
+        try:
+            for fetched in as_completed([pool.submit(_fetch, jar, tally) for jar in jars]):
+                fetched.result()
+        except BaseException:
+            # A server that does not answer one jar would take minutes for each of the others.
+            tally.is_over = True
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _fetch(jar: Jar, tally: _Tally) -> None:
@@ -252,6 +259,8 @@ def _download(jar: Jar, part: Path, tally: _Tally) -> None:
         # ValueError: the text is not a URL; OverflowError: no machine has such a port.
         except (OSError, HTTPException, ValueError, OverflowError) as exc:
             reason = str(getattr(exc, "reason", exc))
+            if tally.is_over:
+                break
             continue
         if _sha256(part) == jar.sha256:
             return
@@ -275,6 +284,8 @@ def _continue_download(url: str, part: Path, jar: Jar, tally: _Tally) -> None:
         while block := _in_time(partial(answer.read, min(_BLOCK, jar.size + 1 - stream.tell()))):
             stream.write(block)
             tally.has(jar, stream.tell())
+            if tally.is_over:
+                raise ConnectionError("another jar could not be fetched")
     # After an error it is not closed here: a thread that was left behind may still read from it.
     answer.close()
     if part.stat().st_size < jar.size:
