@@ -381,6 +381,15 @@ def test_a_copy_of_a_span_by_time_lacks_what_was_read_beside_it(
     assert sorted(copied) == [*range(60)]
 
 
+def test_what_another_filter_left_out_of_a_copy_is_undecided(deck: Deck, laps: str) -> None:
+    ends, where = (f"kafka:{laps}", f"kafka:{deck.topic('copy', 3)}"), "value:car = 'car-1'"
+    ran(deck.plan(*ends, where=where))
+    found = look(deck, *ends)
+    assert (found.undecided, found.is_whole) == (48, False)
+    assert found.verdict().endswith("; 48 may be missing (undecided)")
+    assert look(deck, *ends, where=where).is_whole
+
+
 def test_a_copy_of_a_topic_is_known_by_the_ledger_of_its_runs(deck: Deck, laps: str) -> None:
     copy = deck.topic("copy", 3)
     ends = (f"kafka:{laps}", f"kafka:{copy}")

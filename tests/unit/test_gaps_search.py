@@ -523,6 +523,8 @@ def test_records_outside_of_its_span_are_not_what_a_run_left_unwritten(monkeypat
     outside = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, outside=40)
     [text] = blamed(monkeypatch, outside, from_ms=T, to_ms=T + 11_000)
     assert "replay r1 committed 3 of these offsets: their rows are missing now" in text
+    listed = replace(outside, outside_at=((10, 60),))
+    assert blamed(monkeypatch, listed, from_ms=T, to_ms=T + 11_000) == []
     filtered = Entry(Slice(TOPIC, 0, 0, 60), 60, 20, filtered=40)
     [text] = blamed(monkeypatch, filtered)
     assert "left 3 records of their slices unwritten" in text, "no more than the gap has"

@@ -1,5 +1,6 @@
 """Jars come from a repository that cuts, lies and refuses, and only the locked bytes are ever handed out."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -526,3 +527,29 @@ def test_after_the_first_jar_that_cannot_be_fetched_no_other_is_asked_for(lock, 
     with pytest.raises(NotFetched, match="HTTP 404"):
         jars.ensure("set")
     assert len(repository.asked) < count // 2
+
+
+def test_a_download_that_runs_ends_when_another_jar_cannot_be_fetched(
+    lock, repository, monkeypatch
+):
+    monkeypatch.setattr(jars, "_BLOCK", 1_000)
+    lock.write_text(f"set {ONE} 200000 {1:064x}\nset {TWO} 9 {2:064x}\n")
+    sent = []
+
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path.endswith(jar_of(TWO).path):
+            handler.send_error(404)
+            return
+        handler.send_response(200)
+        handler.send_header("Content-Length", "200000")
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                handler.wfile.write(bytes(1_000))
+                sent.append(1_000)
+                time.sleep(0.02)
+
+    repository.answer = slow
+    with pytest.raises(NotFetched, match="HTTP 404"):
+        jars.ensure("set")
+    assert len(sent) < 100
