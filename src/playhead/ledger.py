@@ -139,8 +139,7 @@ class Entry:
         document |= {"absences": dict(self.absences), "checksum": shown_checksum(self.checksum)}
         document |= {"unexplained_at": [list(each) for each in self.unexplained_at]}
         if self.outside:
-            runs = self.outside_at
-            document |= {"outside_at": None if runs is None else [list(each) for each in runs]}
+            document |= {"outside_at": self.outside_at}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -160,8 +159,7 @@ class Entry:
         slice_ = Slice(*place, document["from_offset"], document["to_offset"])
         same = {name: document[name] for name in (*_COUNTS, *_TIMES, "details")}
         ExtraFields.of(document["details"])
-        runs = document.get("outside_at")
-        outside_at = () if not document["outside"] else None if runs is None else _blanks(runs)
+        outside_at = _outside_at(document)
         if document["version"] == 1:
             absent = len(slice_) - document["read"]
             absences = {NOT_RECORDED: absent} if absent else {}
@@ -174,6 +172,13 @@ class Entry:
             unexplained_at=_blanks(document["unexplained_at"]),
             outside_at=outside_at,
         )
+
+
+def _outside_at(document: Mapping[str, Any]) -> tuple[Blank, ...] | None:
+    if not document["outside"]:
+        return ()
+    runs = document.get("outside_at")
+    return None if runs is None else _blanks(runs)
 
 
 def _blanks(runs: Iterable[tuple[int, int]]) -> tuple[Blank, ...]:
