@@ -51,11 +51,12 @@ OWN = """
     CREATE TYPE "{s}".outer_stint AS (inner_stint "{s}".stint);
     CREATE TYPE "{s}".shift AS RANGE (subtype = timestamptz);
     CREATE TYPE "{s}".word AS (a text, n int); CREATE DOMAIN "{s}".price AS numeric(8,2);
-    CREATE DOMAIN "{s}".codes AS varchar(3)[]
+    CREATE DOMAIN "{s}".codes AS varchar(3)[];
+    CREATE DOMAIN "{s}".late AS "{s}".shift CHECK (NOT isempty(VALUE))
 """
 OWN_NAMES = (
     *("mood", "day", "days", "stint", "outer_stint", "shift", "shift_multirange", "word", "price"),
-    "codes",
+    *("codes", "late"),
 )
 
 
@@ -97,7 +98,7 @@ def test_what_always_means_the_same_is_kept(sandbox: Endpoints, schema: str) -> 
 
 DATED = (
     *("date", "timestamp", "timestamptz", "daterange", "tsrange", "date[]", "day", "days"),
-    *("shift", "shift_multirange", "shift[]"),
+    *("shift", "shift_multirange", "shift[]", "day[]", "late[]"),
 )
 
 
@@ -107,6 +108,7 @@ def test_no_date_is_guessed_from_a_year_of_two_digits(sandbox: Endpoints, schema
     held = {"daterange": "[24-OCT-21,)", "tsrange": "(,24-OCT-21)", "date[]": ["24-OCT-21"]}
     held |= {"days": "{24-OCT-21}", "shift": "[2021-10-23,24-OCT-21)"}
     held |= {"shift_multirange": "{[24-OCT-21,)}", "shift[]": ["[24-OCT-21,)"]}
+    held |= {"day[]": ["24-OCT-21"], "late[]": '{"[2021-10-23,24-OCT-21)"}'}
     values = [{f"c{n}": held.get(kind, "24-OCT-21")} for n, kind in enumerate(DATED)]
     clear = {"c0": "24-OCT-2021", "c1": "Oct 24 2021 10:00", "c4": "[2021-10-24,2021-10-25)"}
     assert table.refused(records(*values, clear)) == [

@@ -397,6 +397,7 @@ def test_what_a_look_says(tmp_path: Path) -> None:
     assert again.creates == ()
     assert [note.code for note in again.notes] == ["files.other-replays"]
     assert "from replay one;" in again.notes[0].text
+    assert "use a separate folder for each selection" in again.notes[0].text
     vast = SourceFacts("k", {"contract": TopicFacts(bytes_by_partition={0: 10**18})})
     notes = target.inspect(replace(look(), source=vast)).notes
     assert {note.code for note in notes} == {"files.other-replays", "files.little-room"}

@@ -99,8 +99,9 @@ def _notes(
         others = sorted({each.replay_id for each in found if each.slice.topic in look.partitions})
         if others:
             text = (
-                f"the archive has records of these topics from {_listed(others)}; where "
-                "slices overlap, other tools see an offset in two files"
+                f"the archive has records of these topics from {_listed(others)}; where slices overlap, other "
+                "tools see an offset in two files, and a slice with the same offsets but other records, as of "
+                "another span of times, stops this replay: use a separate folder for each selection"
             )
             notes.append(Note("files.other-replays", text, "info"))
     elif is_there and archive.store.files(""):

@@ -32,7 +32,11 @@ SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), base.ty
        a.attnum::int8, pg_catalog.format_type(base.oid, lowest.modifier),
        coalesce(element.oid, base.oid)::int8, base.typcategory = 'A',
        CASE WHEN coalesce(element.typname, base.typname) = 'money' THEN 1234.5::numeric::money::text ELSE '' END,
-       coalesce(element.typtype::text, '')
+       coalesce((WITH RECURSIVE up AS (
+                     SELECT element.typtype, element.typbasetype
+                     UNION ALL SELECT p.typtype, p.typbasetype
+                     FROM up JOIN pg_catalog.pg_type p ON p.oid = up.typbasetype
+                 ) SELECT typtype::text FROM up WHERE typtype <> 'd'), '')
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN LATERAL (
@@ -166,7 +170,7 @@ class Column:
     money_digits: int = 2
     """How many decimals the type money has, by the same."""
     element_kind: str = ""
-    """As `kind`, of an array's elements."""
+    """As `kind`, of an array's elements, below all domains."""
 
     @property
     def there(self) -> ColumnThere:

@@ -115,10 +115,11 @@ def checked_for(column: Column, text: str, where: str) -> str:
     if (word := moving_word(column, text)) is not None:
         reason = f"{where}: {word!r} means the time of writing, which is not the record's"
         raise Bad("moving", reason)
-    # In a row, `10.0.0.1` is an address beside a time; a range has nothing but its bounds.
-    is_own_stretch = column.holds_times and (column.element_kind or column.kind) in ("r", "m")
-    are_many = bool(column.element) or column.base in _STRETCHES or is_own_stretch
-    has_dates = is_own_stretch or bool({column.base, column.element} & _HAVE_DATES)
+    # In a row, `10.0.0.1` is an address beside a time; a range has nothing but its bounds, and a domain nothing
+    # but its type.
+    is_own_type = column.holds_times and (column.element_kind or column.kind) in ("b", "r", "m")
+    are_many = bool(column.element) or column.base in _STRETCHES or is_own_type
+    has_dates = is_own_type or bool({column.base, column.element} & _HAVE_DATES)
     if has_dates and (date := unclear_date(text, are_many=are_many)):
         reason = f"{where}: the year of {date!r} has two digits, so that it may be another date"
         raise Bad("unclear_date", reason)
