@@ -117,9 +117,9 @@ class Tail:
                 self._see(offset, time_ms, is_timed=kind != TimestampType.NONE.value)
 
     def _is_plain(self, times: Times) -> bool:
-        """Return whether all records of a part are in order, the usual case, which needs no further check."""
+        """Return whether all records of a part are after the span and in order, which is usual."""
         most = max(self._level_ms, *times.timestamps_ms)
-        if min(times.timestamps_ms) < most - self.sought.lateness_ms:
+        if min(times.timestamps_ms) < max(most - self.sought.lateness_ms, self.sought.to_ms):
             return False
         self._level_ms = most
         return True
