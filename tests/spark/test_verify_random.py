@@ -62,7 +62,9 @@ class Case:
         self.slice_records = chance.choice([3, 7, 1000])
         is_partial = self.rule != "newer" and chance.random() < 0.5
         moves_keys = self.rule == "newer" and chance.random() < 0.5
-        times = [T0_MS + 1000 * n for n in range(chance.randint(4, 60))]
+        self.is_part = chance.random() < 0.5
+        late = (0, 0, 0, -9_000, 7_000, 20_000) if self.is_part else (0,)
+        times = [T0_MS + 1000 * n + chance.choice(late) for n in range(chance.randint(4, 60))]
         if self.rule == "newer" and chance.random() < 0.6:
             chance.shuffle(times)
         cars, ends = chance.randint(1, 8), [0, 0]
@@ -72,8 +74,17 @@ class Case:
             fields = None if chance.random() < 0.2 else self._fields(n, is_partial)
             self.log.append(State(partition, ends[partition], at_ms, f"car-{car}", fields))
             ends[partition] += 1
+        self.begins_ms, self.ends_ms = self._span()
+        self.inside = [each for each in self.log if self.begins_ms <= each.at_ms < self.ends_ms]
         if self.rule and chance.random() < 0.6:
             self._write_prior(cars)
+
+    def _span(self) -> tuple[int, int]:
+        """All of the log, or what is between the times of two of its records."""
+        if not self.is_part:
+            return T0_MS - FAR_MS, T0_MS + FAR_MS
+        first, last = sorted(self.chance.choice(self.log).at_ms for _ in range(2))
+        return first, last + self.chance.choice([1, 500])
 
     def _fields(self, n: int, is_partial: bool) -> dict[str, Any]:
         chance = self.chance
@@ -108,14 +119,15 @@ class Case:
 
     def asked(self) -> dict[str, Any]:
         rules = {"key": (self.by,), "on_conflict": self.rule} if self.rule else {}
-        return {"tombstones": self.tombstones, **rules}
+        span = f"{self.begins_ms}..{self.ends_ms}" if self.is_part else "start..end"
+        return {"tombstones": self.tombstones, "span": span, **rules}
 
     def rows(self) -> list[Row]:
-        """What a consumer of the whole log leaves."""
+        """What a consumer of the span leaves."""
         if not self.rule:
-            return [self.new_row(each) for each in self.log if each.fields is not None]
+            return [self.new_row(each) for each in self.inside if each.fields is not None]
         rows, deleted = dict(self.prior), dict[str, State]()
-        for each in self.log:
+        for each in self.inside:
             is_tombstone, old = each.fields is None, rows.get(each.car)
             if is_tombstone and self.tombstones == "skip":
                 continue
@@ -200,14 +212,19 @@ class Play:
         yield self.deck.plan(*ends, **self.case.asked()).compare()
 
     def tamper(self) -> bool:
-        """Change one row; return whether the table is another one now."""
+        """Change one row of the span; return whether the table is another one now."""
         before = self.rows()
-        there = self.deck.rows(self.table, "ctid")
+        is_of_rows = self.case.tombstones != "skip"
+        cars = {each.car for each in self.case.inside if is_of_rows or each.fields is not None}
+        rows = self.deck.rows(self.table, f"ctid, {self.case.by}")
+        there = [(row,) for row, car in rows if car in cars]
         chance = self.case.chance
         what = chance.choice(["value", "null", "delete", "back", "older", "copy", "swap", "place"])
-        gone = {each.car for each in self.case.log} - {row[0] for row in before}
+        gone = cars - {row[0] for row in before}
         if what == "back":
-            back = [each for each in self.case.log if each.car in gone and each.fields is not None]
+            back = [
+                each for each in self.case.inside if each.car in gone and each.fields is not None
+            ]
             if back:
                 self.insert(self.case.new_row(chance.choice(back)))
         elif there:
