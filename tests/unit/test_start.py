@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WITHIN_S = 20.0
 LOADS_SLOWLY = "import time\nprint('loading', flush=True)\ntime.sleep(60)\n"
 
@@ -31,3 +33,19 @@ def test_it_runs_the_command() -> None:
         [sys.executable, "-m", "playhead.cli.start", "--version"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout.split()[0]) == (0, "playhead")
+
+
+@pytest.mark.parametrize("umask", [0o777, 0o277, 0o000])
+def test_no_umask_takes_our_own_files_from_us(tmp_path: Path, umask: int) -> None:
+    """A file of mode 0400 could be written once, and never again by who is not root."""
+    config = tmp_path / "home" / "config"
+    done = subprocess.run(
+        [sys.executable, "-m", "playhead.cli.start", "context", "add", "lab", "-b", "127.0.0.1:1"],
+        env={**os.environ, "XDG_CONFIG_HOME": str(config)},
+        capture_output=True,
+        text=True,
+        umask=umask,
+    )
+    assert done.returncode == 0, done.stderr
+    made = [config / "playhead", config / "playhead" / "config.toml"]
+    assert [oct(path.stat().st_mode & 0o777) for path in made] == ["0o700", "0o600"]

@@ -6,10 +6,13 @@ import signal
 import sys
 
 _EXIT_INTERRUPTED = 130
+_OF_OTHERS = 0o077
 
 
 def main() -> None:
     """Load the command, which takes a quarter of a second, and run it with its own signal handlers."""
+    # Rights of other users may be withheld. Without our own, the next command could not open what we made.
+    os.umask(os.umask(_OF_OTHERS) & _OF_OTHERS)
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # A shell's background job ignores the signal.
         signal.signal(signal.SIGINT, _end)
