@@ -322,6 +322,8 @@ MONSTERS = {
     "deep": "a = " + "[" * 20_000,
     "dotted": "kafka." + "a." * 20_000 + "b = 1",
     "long": "spark_memory = " + "9" * 20_000,
+    "hexadecimal": "spark_memory = 0x" + "f" * 20_000,
+    "hexadecimal in a list": "timezone = [0x" + "f" * 20_000 + "]",
 }
 
 

@@ -1,7 +1,7 @@
 """The settings of one place: a TOML table, the environment, the command line's options."""
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -26,6 +26,8 @@ SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spel
 
 
 _MOST_DOTS = 500
+# TOML has no greater ones. The parser takes them, in hexadecimal digits too long for Python to print.
+_MOST_INTEGER = 1 << 64
 
 
 class Precedence(IntEnum):
@@ -116,13 +118,29 @@ def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
     if any(line.count(b".") > _MOST_DOTS for line in content.splitlines()):
         raise UsageError(f"{file} has a line of more than {_MOST_DOTS} dots")
     try:
-        return tomllib.loads(content.decode("utf-8"))
+        table = tomllib.loads(content.decode("utf-8"))
     except (
         ValueError
     ) as exc:  # Errors of the format or the encoding, or a number with too many digits.
         raise UsageError(f"{file} is not valid TOML: {exc}") from exc
     except RecursionError as exc:
         raise UsageError(f"{file} is nested too deeply") from exc
+    if any(abs(number) >= _MOST_INTEGER for number in _integers(table)):
+        raise UsageError(f"{file} has a whole number of more than 64 bits")
+    return table
+
+
+def _integers(table: Mapping[str, Any]) -> Iterator[int]:
+    """Yield all whole numbers of a table and of what is in it."""
+    waiting: list[Any] = [table]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, int):
+            yield found
+        elif isinstance(found, dict):
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
 
 
 def layer_of(
