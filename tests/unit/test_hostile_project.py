@@ -123,8 +123,11 @@ def test_the_tab_key_reaches_nobody(repository, listener, monkeypatch, field):
     assert listener.brought() == []
 
 
-def test_the_tab_key_reaches_nobody_for_a_trusted_file_either(repository, listener, monkeypatch):
-    trust.trust(project.read(write(repository, HOSTILE["bootstrap_servers"], listener.address)))
+@pytest.mark.parametrize("field", ["bootstrap_servers", "context"])
+def test_the_tab_key_reaches_nobody_for_a_trusted_file_either(
+    repository, listener, monkeypatch, field
+):
+    trust.trust(project.read(write(repository, HOSTILE[field], listener.address)))
     monkeypatch.setenv("COMP_WORDS", "playhead doctor --topic ")
     assert completion.topic_names("") == completion.group_names("") == []
     assert listener.brought() == []

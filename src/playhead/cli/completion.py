@@ -113,7 +113,7 @@ def _kept(what: str, ask: Callable[[Configuration], list[str]]) -> list[str]:
     try:
         configuration = _configuration_so_far()
         said = configuration.kafka_properties.values()
-        if any(found.place == Precedence.PROJECT for found in said):
+        if configuration.is_of_project or any(each.place == Precedence.PROJECT for each in said):
             return []
         if references.PROMPT in (found.value for found in said):
             return []  # Completion must not ask for a password.

@@ -7,7 +7,7 @@ A context is a named cluster with its database, in the user's `config.toml`. A p
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -67,6 +67,8 @@ class Configuration:
     settings: Mapping[str, Resolved]
     kafka_properties: Mapping[str, Resolved]
     homes: Homes = field(default_factory=dict)
+    is_of_project: bool = False
+    """Whether a project's file chose the context."""
 
     def get(self, name: str) -> str | None:
         """Return a setting's value with its references resolved; None if it is not set."""
@@ -179,7 +181,8 @@ def configure(
     ]
     chosen, chosen_by = _choose_context(context, project_context, upper)
     lower = [] if chosen is None else [_context_layer(chosen, chosen_by)]
-    return _merge(chosen, [*upper, *lower])
+    merged = _merge(chosen, [*upper, *lower])
+    return replace(merged, is_of_project=chosen_by == PROJECT_FILE)
 
 
 def _merge(context: str | None, layers: Sequence[Layer]) -> Configuration:
