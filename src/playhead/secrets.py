@@ -51,6 +51,8 @@ _PAIR = re.compile(
     rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)",
     re.DOTALL,
 )
+# A path, or key=value pairs: an @ in them ends no login.
+_NO_LOGIN = re.compile(r"\s*(?:[/~]|\w+\s*=)")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _KEY_IN_TEXT = re.compile(r"[?&;:]")
 _PASSWORD_AS_PARAMETER = re.compile(
@@ -301,6 +303,19 @@ def without_password(url: str) -> str:
     for form in _forms(url):
         url = form.sub(hide, url)
     return url
+
+
+def begins_with_login(address: str) -> bool:
+    """Return whether an address may have a login where its scheme should be, as in `u:password@host`."""
+    return "@" in address.partition("://")[0] and _NO_LOGIN.match(address) is None
+
+
+def shown_address(address: str) -> str:
+    """Return what can be shown of the address of a server, whatever was written in its place."""
+    if not begins_with_login(address):
+        return without_password(address)
+    remember_logins(address)
+    return HIDDEN
 
 
 def remember_logins(servers: str) -> None:

@@ -317,6 +317,7 @@ def test_usual_names_of_s3_stay():
         "http://127.0.0.1:999999",
         "http://me:{password}@{at}",
         "http://{at}/{password}@h",
+        "me:{password}@{at}",
     ],
 )
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
@@ -459,6 +460,9 @@ def test_a_path_of_a_registry_that_is_not_ascii_is_no_fault_of_the_records(path)
         "http://me#x:{password}@h",
         "file:///etc/passwd",
         "ftp://me:{password}@h/",
+        "me:{password}@h:8081",
+        "http:/me:{password}@h",
+        "me:{password}@http://h",
         "//h/",
         "",
     ],

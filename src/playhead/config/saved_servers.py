@@ -35,7 +35,7 @@ def kept_servers(configuration: Configuration) -> dict[str, str]:
     for name in _KEPT:
         found = configuration.settings.get(name)
         is_own = found is not None and not found.origin.startswith(("default", "context "))
-        if found is not None and is_own and not holds_secret(found.value):
+        if found is not None and is_own and not _is_secret(name, found.value):
             kept[name] = with_whole_paths(name, found)
     if "kafka_config" in kept:
         kept["kafka_config"] = str(paths.at_home(kept["kafka_config"]).absolute())
@@ -83,6 +83,11 @@ def not_kept(configuration: Configuration, servers: Mapping[str, str]) -> list[s
         and name not in servers
         and not found[name].origin.startswith(("default", "context "))
     ]
+
+
+def _is_secret(name: str, value: str) -> bool:
+    is_login = name != "kafka_config" and secrets.begins_with_login(value)
+    return is_login or holds_secret(value)
 
 
 def holds_secret(value: str) -> bool:

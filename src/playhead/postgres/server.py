@@ -72,10 +72,7 @@ def checked(url: str) -> dict[str, Any]:
     if not _ADDRESS.match(url):
         raise BadValue(
             "the address of PostgreSQL",
-            # The text before an @ may be a login.
-            found=secrets.without_password(url)
-            if "@" not in url or "://" in url
-            else secrets.HIDDEN,
+            found=secrets.shown_address(url),
             needed="postgresql://USER@HOST:PORT/DATABASE, or pairs such as host=db dbname=app",
             hint="check DATABASE_URL, --database or the context's `database`; playhead config show "
             "--origin says which of them counts",

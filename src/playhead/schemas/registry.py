@@ -256,7 +256,7 @@ def _address(url: str) -> SplitResult:
     is_plain = (parts.path + parts.query).isascii()
     is_web = parts.scheme in ("http", "https") and host
     if not (is_web and is_plain) or secrets.is_behind_host(parts):
-        found = secrets.without_password(url)
+        found = secrets.shown_address(url)
         needed = "https://host:port"
         hint = "in a login write %2F for /, %3F for ?, %23 for #; in a path %40 for @, %C3%A9 for é"
         raise BadValue(

@@ -225,7 +225,7 @@ def _endpoint(text: str) -> SplitResult:
     has_login = "@" in parts.netloc or secrets.is_behind_host(parts)
     if parts.scheme not in ("http", "https") or not parts.hostname or has_login:
         needed = "https://host:port, without a login"
-        found = secrets.without_password(text)
+        found = secrets.shown_address(text)
         raise BadValue("AWS_ENDPOINT_URL", found=found, needed=needed, where=_ENVIRONMENT)
     return parts
 
