@@ -19,7 +19,7 @@ from playhead import secrets
 from playhead.cli.app import _tell_of_thread
 from playhead.config import exposed_logins
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import DatabaseUnavailable, UsageError
+from playhead.errors import BadValue, DatabaseUnavailable, UsageError
 from playhead.files.stores.s3 import S3Store
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
@@ -389,3 +389,24 @@ def test_a_token_of_the_environment_for_spark_connect_is_hidden(
     with pytest.raises(ConnectionError):
         session.session("x", remote="sc://127.0.0.1:1")
     assert secrets.redact("no: t0ken-of-mine is unknown") == "no: ******** is unknown"
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "sc://[::1",
+        "sc://h:x/;token=opensesame",
+        "sc://h:99999/;token=opensesame",
+        "sc://h/;token",
+        "sc:///;token=opensesame",
+        "sc://h/x;token=opensesame",
+        "http://me:opensesame@h",
+        "me:opensesame@h:15002",
+    ],
+)
+def test_an_address_that_is_none_of_spark_connect_is_an_error_without_its_token(
+    remote: str,
+) -> None:
+    with pytest.raises(BadValue, match="needed: sc://HOST:PORT") as caught:
+        session.session("x", remote=remote)
+    assert "opensesame" not in str(caught.value)

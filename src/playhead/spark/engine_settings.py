@@ -2,7 +2,9 @@
 
 import os
 
-from playhead.errors import Refused
+from playhead import secrets
+from playhead.config import exposed_logins
+from playhead.errors import BadValue, Refused
 from playhead.host import jars
 
 LOCAL = "local[*]"
@@ -29,6 +31,22 @@ def refuse_own_cluster(master: str) -> None:
             hint="local[N] runs N tasks on this machine; for several processes, start a cluster of Spark's "
             "with spark.authenticate, and give its spark://HOST:PORT",
         )
+
+
+def heed_remote(remote: str) -> None:
+    """Refuse an address that is none of Spark Connect, in our words; warn of one without encryption."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        DefaultChannelBuilder(remote)
+    except ValueError as exc:  # Its text may have the token in it.
+        raise BadValue(
+            "spark_remote",
+            found=secrets.shown_address(remote),
+            needed="sc://HOST:PORT, or sc://HOST:PORT/;NAME=VALUE;…",
+            where="the settings",
+        ) from exc
+    exposed_logins.of_connect(remote)
 
 
 def settings(name: str, master: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def session(
         _require("grpc", "grpc_status", "zstandard")
         from pyspark.sql import SparkSession
 
-        exposed_logins.of_connect(remote)
+        engine_settings.heed_remote(remote)
         process_habits.keep_off_proxies(remote)
         process_habits.leave_servers_at_once()
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
