@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from playhead.config.context import configure
-from playhead.errors import Refused
+from playhead.errors import BadValue, Refused
 from playhead.replay.engine import Engine
 from playhead.spark import engine_settings, session
 
@@ -41,6 +41,17 @@ def test_a_replay_is_refused_before_anything_is_written(master: str) -> None:
         Engine(configure({"spark_master": master}))
 
 
-@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "spark://one:7077", "yarn"])
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[*, 4]", "local[2,3]", "spark://one:7077", "yarn"]
+)
 def test_other_masters_are_taken(master: str) -> None:
-    engine_settings.refuse_own_cluster(master)
+    engine_settings.refuse_bad_master(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["local[x]", "local[0]", "local[-1]", "local[]", "local[99999999999]", "local\n"]
+)
+@pytest.mark.usefixtures("own_environment")
+def test_what_is_no_local_master_is_an_error_in_words(master: str) -> None:
+    with pytest.raises(BadValue, match="spark_master"):
+        Engine(configure({"spark_master": master}))

@@ -12,7 +12,7 @@ from playhead.config.settings import BY_NAME
 from playhead.errors import PlayheadError, RunsAlone
 from playhead.host import lifetime
 from playhead.records import Records
-from playhead.spark.engine_settings import refuse_own_cluster
+from playhead.spark.engine_settings import refuse_bad_master
 from playhead.task.job import Job
 from playhead.transform.transform import Transform
 
@@ -42,7 +42,7 @@ class Engine:
         self._wanted_slots, self._share = wanted_slots, share
         # Read now, so that invalid ones are refused before anything is asked or written.
         self._memory = configuration.get("spark_memory")
-        refuse_own_cluster(configuration.get("spark_master") or "")
+        refuse_bad_master(configuration.get("spark_master") or "")
         _need_lent_engine_to_do(configuration)
         self._lock = Lock()
         self._session: SparkSession | None = None

@@ -1,6 +1,7 @@
 """The settings of an engine that starts here: small, authenticated, and on loopback."""
 
 import os
+import re
 
 from playhead import secrets
 from playhead.config import exposed_logins
@@ -9,6 +10,8 @@ from playhead.host import jars
 
 LOCAL = "local[*]"
 _LOCAL_CLUSTER = "local-cluster"
+# Tasks at once, and how often each is tried.
+_HERE = re.compile(r"local(?:\[(?:\*|0*[1-9][0-9]{0,3})(?:\s*,\s*[1-9][0-9]{0,3})?\])?")
 _LOOPBACK = "127.0.0.1"
 # Keeps other users of this machine out; Spark makes the secret of its own process itself.
 _CLOSED = {
@@ -19,10 +22,10 @@ _CLOSED = {
 _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
 
 
-def refuse_own_cluster(master: str) -> None:
-    """Refuse the cluster that Spark keeps for its own tests.
+def refuse_bad_master(master: str) -> None:
+    """Refuse a local master that Spark does not understand, and the cluster that it keeps for its own tests.
 
-    Its web pages require no login, and without SPARK_HOME its executors run the jars of the working folder.
+    The cluster's web pages require no login, and without SPARK_HOME its executors run the jars of the working folder.
     """
     if master.startswith(_LOCAL_CLUSTER):
         raise Refused(
@@ -30,6 +33,13 @@ def refuse_own_cluster(master: str) -> None:
             "folder where a command starts",
             hint="local[N] runs N tasks on this machine; for several processes, start a cluster of Spark's "
             "with spark.authenticate, and give its spark://HOST:PORT",
+        )
+    if master.startswith("local") and _HERE.fullmatch(master) is None:
+        raise BadValue(
+            "spark_master",
+            found=master,
+            needed="local[*], or local[N] for N tasks at once",
+            where="the settings",
         )
 
 

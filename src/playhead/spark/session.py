@@ -238,7 +238,7 @@ def _active() -> "SparkSession | None":
 
 
 def _start(settings: dict[str, str], memory: str, is_brief: bool) -> "SparkSession":
-    engine_settings.refuse_own_cluster(settings["spark.master"])
+    engine_settings.refuse_bad_master(settings["spark.master"])
     if os.environ.get("SPARK_HOME"):
         return _start_by_its_own_scripts(settings, memory)
     if _has_jvm():
