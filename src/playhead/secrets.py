@@ -32,6 +32,11 @@ _PASSWORD_OF_CUT_USER = re.compile(
     r"(?P<password>(?![^@?#]*\?\w+=).*(?=@))",
     re.DOTALL | re.IGNORECASE,
 )
+# A login that was escaped as a whole: to every library it is a user's name, which servers quote.
+_PASSWORD_OF_ESCAPED_LOGIN = re.compile(
+    r"^(?P<before>\s*[^/?#\s]+://[^/?#@:\[\s%]*+(?:%(?!3[Aa])[^/?#@:\[\s%]*+)*+%3[Aa])"
+    r"(?P<password>[^/?#@:]++)(?=@|:[^/?#]*@)"
+)
 _SECRET_KEYS = (
     "password",
     "sslpassword",
@@ -214,12 +219,14 @@ def _forms(url: str) -> tuple[re.Pattern[str], ...]:
             return (
                 _PASSWORD_OF_USER,
                 _PASSWORD_OF_CUT_USER,
+                _PASSWORD_OF_ESCAPED_LOGIN,
                 _PASSWORD_AS_PORT,
                 _PASSWORD_FOR_LIBPQ,
             )
         if url.lstrip()[:5].lower() == "sc://":
             return _PASSWORD_FOR_CONNECT, _PASSWORD_OF_CONNECT_USER
-        return _PASSWORD_OF_USER, _PASSWORD_OF_CUT_USER, _PASSWORD_IN_QUERY
+        others = _PASSWORD_OF_CUT_USER, _PASSWORD_OF_ESCAPED_LOGIN, _PASSWORD_IN_QUERY
+        return _PASSWORD_OF_USER, *others
     if "://" in url:  # as in `--schema-registry=https://…`
         return _PAIR, _PASSWORD_AS_PARAMETER, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
     return _PAIR, _PASSWORD_AS_PARAMETER

@@ -166,6 +166,11 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("\n postgresql://u:pa/ss@h/db", "\n postgresql://u:********@h/db"),
         ("dbname=postgresql://u:pass@h/db", "dbname=postgresql://u:********@h/db"),
         ("postgresql://h/db#password=pass", "postgresql://h/db#password=********"),
+        # Escaped as a whole.
+        ("postgresql://u%3Apa%40ss@h/db", "postgresql://u%3A********@h/db"),
+        ("https://a%40b%3apass@h/", "https://a%40b%3a********@h/"),
+        ("postgresql://u%3Apass:more@h/db", "postgresql://u%3A********:********@h/db"),
+        ("postgresql://a%40b@h/db", "postgresql://a%40b@h/db"),
         # The host was forgotten.
         ("postgresql://me:Un5een", "postgresql://me:********"),
         ("postgres://me:5een,no/db?a=1", "postgres://me:********/db?a=1"),
