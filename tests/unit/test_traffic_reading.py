@@ -14,6 +14,7 @@ from playhead.traffic.catalog import CatalogRow
 from playhead.traffic.partition_offsets import CapturedPartition
 from playhead.traffic.reader import Files
 from playhead.traffic.snapshot import Snapshot
+from playhead.traffic.unchanged import Unchanged, fingerprint
 
 
 def row(start: int, length: int, *, file: int = 0) -> CatalogRow:
@@ -33,6 +34,11 @@ def two_files(tmp_path: Path) -> tuple[Path, ...]:
     return files
 
 
+def unchanged(files: tuple[Path, ...]) -> Unchanged:
+    snapshot = Snapshot("x", files)
+    return Unchanged(snapshot, snapshot.stamp(), fingerprint(snapshot))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_bytes_of_rows_are_the_bytes_at_their_places(
     two_files: tuple[Path, ...], seed: int, monkeypatch: pytest.MonkeyPatch
@@ -41,7 +47,7 @@ def test_bytes_of_rows_are_the_bytes_at_their_places(
     chance, at = random.Random(seed), 0
     whole = [file.read_bytes() for file in two_files]
     with ExitStack() as stack:
-        files = Files(Snapshot("x", two_files), stack)
+        files = Files(unchanged(two_files), stack)
         for _ in range(400):
             file = chance.random() < 0.1
             at = chance.choice([at, at + 3, at + 900, at + 2_500, at - 40, 0, 39_990, 41_000])
@@ -64,9 +70,10 @@ def test_rows_are_read(
     lengths: list[int],
 ) -> None:
     monkeypatch.setattr(reader, "_READ_AHEAD", ahead)
+    same = unchanged(two_files)
     asked = lengths_asked(monkeypatch)
     with ExitStack() as stack:
-        files = Files(Snapshot("x", two_files), stack)
+        files = Files(same, stack)
         for start in range(0, 40_000, step):
             files.read(row(start, 10))
     assert asked == lengths
@@ -76,9 +83,10 @@ def test_a_large_row_is_read_alone_and_the_block_stays(
     two_files: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_READ_AHEAD", 1_000)
+    same = unchanged(two_files)
     asked = lengths_asked(monkeypatch)
     with ExitStack() as stack:
-        files = Files(Snapshot("x", two_files), stack)
+        files = Files(same, stack)
         for start, length in ((0, 10), (10, 10), (20, 1_001), (900, 10)):
             files.read(row(start, length))
     assert asked == [10, 1_010, 1_001]

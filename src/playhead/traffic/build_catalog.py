@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 import playhead
-from playhead.errors import PlayheadError, Refused
+from playhead.errors import PlayheadError
 from playhead.host import private_files
 from playhead.host.clock import SystemClock
 from playhead.host.collector import seldom_collecting
@@ -27,6 +27,7 @@ from playhead.traffic.formats.rrpair import Part
 from playhead.traffic.index import TrafficIndex
 from playhead.traffic.reader import Parse, contents
 from playhead.traffic.snapshot import Snapshot, is_packed, plain
+from playhead.traffic.unchanged import CaptureChanged, Unchanged, fingerprint
 
 _PART_BYTES: Final = 32 << 20
 # Part size of a large file: a few parts per core end at about the same time, and need few processes.
@@ -39,17 +40,6 @@ _remembered: dict[str, TrafficIndex] = {}
 _lock = Lock()
 
 Scan = Callable[[Snapshot], Catalog]
-
-
-class CaptureChanged(Refused):
-    """A file of the capture changed while it was read."""
-
-    def __init__(self, id_: str) -> None:
-        self.id = id_
-        super().__init__(
-            f"capture {id_} changed while it was read",
-            hint="run the command again when the capture is complete",
-        )
 
 
 class ScanFailed(PlayheadError):
@@ -72,7 +62,10 @@ def index_of(
                 if snapshot.stamp() != stamp:
                     raise CaptureChanged(snapshot.id)
                 _keep(key, catalog)
-            known = TrafficIndex.of(catalog, partial(contents, snapshot, parse, catalog))
+            unchanged = Unchanged(snapshot, stamp, catalog.identity)
+            known = TrafficIndex.of(
+                catalog, partial(contents, unchanged, parse, catalog), unchanged
+            )
         while len(_remembered) >= _MOST_REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
         _remembered[key] = known
@@ -86,16 +79,6 @@ def _made(snapshot: Snapshot, kind: str, filter_: str | None, scan: Scan | None)
             catalog = scan(snapshot) if scan is not None else _of_rrpairs(snapshot, filter_)
         catalog.identity = f"{kind}:{print_.result()}"
     return catalog
-
-
-def fingerprint(snapshot: Snapshot) -> str:
-    """Return a hash of all bytes of all files, independent of their paths."""
-    whole = hashlib.sha256()
-    for file in snapshot.files:
-        with plain(file) as opened:
-            digest = hashlib.file_digest(opened, "sha256").digest()
-        whole.update(digest)
-    return whole.hexdigest()[:32]
 
 
 # --- in parts

@@ -11,6 +11,7 @@ from playhead.traffic.catalog import Catalog
 from playhead.traffic.contradictions import Contents
 from playhead.traffic.partition_offsets import CapturedPartition
 from playhead.traffic.record_sets import ID_MARK
+from playhead.traffic.unchanged import Unchanged
 
 _SHOWN: Final = 4
 _NOTHING: Final = Bounds(0, 0, 0)
@@ -67,11 +68,12 @@ class TrafficIndex:
 
     catalog: Catalog
     lanes: Mapping[TopicPartition, CapturedPartition | None]
+    unchanged: Unchanged
     unnamed: tuple[str, ...]
     """Ids of topics whose names were not captured; the id is used as the name."""
 
     @classmethod
-    def of(cls, catalog: Catalog, contents: Contents) -> "TrafficIndex":
+    def of(cls, catalog: Catalog, contents: Contents, unchanged: Unchanged) -> "TrafficIndex":
         sources: dict[TopicPartition, list[TopicPartition]] = {}
         unnamed: set[str] = set()
         for topic, partition in catalog.rows:
@@ -89,7 +91,7 @@ class TrafficIndex:
             for other in range(last):
                 sources.setdefault((topic, other), [])
         lanes = _Lanes(catalog, dict(sorted(sources.items())), contents)
-        return cls(catalog, lanes, tuple(sorted(unnamed)))
+        return cls(catalog, lanes, unchanged, tuple(sorted(unnamed)))
 
     def bounds(self) -> dict[TopicPartition, Bounds]:
         return {place: lane.bounds if lane else _NOTHING for place, lane in self.lanes.items()}

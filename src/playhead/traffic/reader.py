@@ -16,6 +16,7 @@ from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.partition_offsets import CapturedPartition, OffsetPart, PlacedSet
 from playhead.traffic.record_columns import TrafficColumns
 from playhead.traffic.snapshot import Snapshot, is_packed, opened, plain
+from playhead.traffic.unchanged import Unchanged
 
 _MOST_RECORDS: Final = 4_096
 _MOST_BYTES: Final = 4 << 20
@@ -40,8 +41,8 @@ class CaptureDamaged(PlayheadError):
 class Files:
     """Reads bytes of a capture's files by position; opens files on first use."""
 
-    def __init__(self, snapshot: Snapshot, stack: ExitStack) -> None:
-        self._snapshot, self._stack = snapshot, stack
+    def __init__(self, unchanged: Unchanged, stack: ExitStack) -> None:
+        self._unchanged, self._stack = unchanged, stack
         self._packed: dict[int, BinaryIO] = {}
         self._plain: dict[int, int] = {}
         self._document = ((-1, 0, 0), b"")
@@ -67,22 +68,29 @@ class Files:
         # A compressed file can only be read forward; to go back, it is opened again.
         file = self._packed[row.file]
         file.seek(row.start)
-        return file.read(row.length)
+        data = file.read(row.length)
+        self._unchanged.expect(row.file, file.fileno())
+        return data
 
     def _from_block(self, row: CatalogRow) -> bytes:
         """Return a row's bytes; close behind the previous row, the bytes of the next ones are read with them."""
         fd, (file, start, held) = self._plain[row.file], self._block
         if row.length > _READ_AHEAD:
-            return os.pread(fd, row.length, row.start)
+            return self._read(row.file, fd, row.length, row.start)
         at = row.start - start if file == row.file else -1
         if not 0 <= at <= len(held) - row.length:
             is_next = 0 <= at <= len(held) + _READ_AHEAD
-            held = os.pread(fd, row.length + is_next * _READ_AHEAD, row.start)
+            held = self._read(row.file, fd, row.length + is_next * _READ_AHEAD, row.start)
             self._block, at = (row.file, row.start, held), 0
         return held[at : at + row.length]
 
+    def _read(self, file: int, fd: int, count: int, start: int) -> bytes:
+        data = os.pread(fd, count, start)
+        self._unchanged.expect(file, fd)
+        return data
+
     def _open(self, index: int) -> None:
-        path = self._snapshot.files[index]
+        path = self._unchanged.snapshot.files[index]
         if is_packed(path):
             self._packed[index] = self._stack.enter_context(opened(path))
         else:
@@ -173,12 +181,12 @@ class TrafficReader:
 
 @contextmanager
 def contents(
-    snapshot: Snapshot, parse: Parse, catalog: Catalog
+    unchanged: Unchanged, parse: Parse, catalog: Catalog
 ) -> Iterator[Callable[[CatalogRow], TrafficColumns]]:
     """Yield a function that reads the records of a record set."""
     with ExitStack() as stack:
-        files = Files(snapshot, stack)
-        yield lambda row: _parsed(snapshot, files, parse, row, catalog)
+        files = Files(unchanged, stack)
+        yield lambda row: _parsed(unchanged.snapshot, files, parse, row, catalog)
 
 
 def _parsed(

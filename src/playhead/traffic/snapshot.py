@@ -51,13 +51,20 @@ class Snapshot:
         """Return the name of a file for notes and errors."""
         return self.files[index].name
 
-    def stamp(self) -> list[tuple[str, int, int, int]]:
+    def stamp(self) -> "list[tuple[str, State]]":
         """Return file attributes that change when a file changes, without reading it."""
-        states = [(file, file.stat()) for file in self.files]
-        return [(str(f), s.st_size, s.st_mtime_ns, s.st_ino) for f, s in states]
+        return [(str(file), state_of(file.stat())) for file in self.files]
 
     def size_bytes(self) -> int:
         return sum(file.stat().st_size for file in self.files)
+
+
+State = tuple[int, ...]
+
+
+def state_of(found: os.stat_result) -> State:
+    """Return what changes when a file is written or replaced; a copy can set all but the last of them."""
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
 
 
 def find_snapshot(name: str, *, home: Path | None = None) -> Snapshot:

@@ -149,9 +149,9 @@ class TrafficSource:
     @contextmanager
     def _opened(self, index: TrafficIndex) -> Iterator[TrafficReader]:
         form = FORMS[self.kind]
-        snapshot = form.find(self.path)
+        snapshot = index.unchanged.snapshot
         with ExitStack() as stack:
-            files = Files(snapshot, stack)
+            files = Files(index.unchanged, stack)
             by_pair, given_ms = self.times == "pair", self._given_ms(index)
             yield TrafficReader(snapshot, index, files, form.parse, by_pair, given_ms)
 
