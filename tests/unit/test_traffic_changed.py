@@ -1,5 +1,6 @@
 """A capture that is written while it is read is refused, and never told of as the one that was planned."""
 
+import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ import pytest
 
 from playhead.record import Slice
 from playhead.records import Records
+from playhead.traffic import pair_path
+from playhead.traffic.extract import Extract
+from playhead.traffic.snapshot import find_snapshot
 from playhead.traffic.source import OtherCapture, TrafficSource
 from playhead.traffic.unchanged import CaptureChanged
 
@@ -93,3 +97,22 @@ def test_an_edit_that_keeps_size_and_time_makes_another_capture(capture: Path) -
     os.utime(capture, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(OtherCapture):
         planned.bounds()
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_a_snapshot_that_is_cut_between_two_lines_while_it_is_extracted_is_refused(
+    tmp_path: Path, packs: bool
+) -> None:
+    raw = tmp_path / ("raw.jsonl.gz" if packs else "raw.jsonl")
+    line = b'{"uuid":"%032x","http":{"req":{"uri":"/x","body":"%s"}}}\n'
+    # Of bytes that gzip cannot pack, so that the file is not read at once.
+    whole = b"".join(line % (each, os.urandom(2_000).hex().encode()) for each in range(1_000))
+    raw.write_bytes(gzip.compress(whole) if packs else whole)
+    rows = Extract([pair_path.Path.parse("http.req.uri")]).run(find_snapshot(str(raw)))
+    next(rows)
+    if packs:
+        os.utime(raw)
+    else:
+        os.truncate(raw, whole.index(b"\n", len(whole) // 2) + 1)
+    with pytest.raises(CaptureChanged, match="changed while it was read"):
+        _ = [*rows]

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from playhead.errors import Refused
@@ -43,6 +44,16 @@ class Unchanged:
         if fingerprint(self.snapshot, {file: handle}) != self._fingerprint:
             raise CaptureChanged(self.snapshot.id)
         self._states[file] = state
+
+
+@contextmanager
+def read_once(snapshot: Snapshot, handle: int) -> Iterator[None]:
+    """Raise CaptureChanged at the end of the block if an open file was written in it."""
+    before = os.fstat(handle)
+    yield
+    now = os.fstat(handle)
+    if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise CaptureChanged(snapshot.id)
 
 
 def fingerprint(snapshot: Snapshot, opened: Mapping[int, int] | None = None) -> str:

@@ -16,6 +16,7 @@ from playhead.traffic.pair import Pair, field, time_ns
 from playhead.traffic.record_columns import Outline, TrafficColumns, columns_of, outline_of
 from playhead.traffic.record_sets import ROWS, RecordSet, lots_of, topic_id_of
 from playhead.traffic.snapshot import Snapshot, opened
+from playhead.traffic.unchanged import read_once
 
 _RECORDS = re.compile(rb'"records"\s*:\s*\{')
 # U+FFFD, the replacement for invalid UTF-8.
@@ -192,9 +193,12 @@ def _base(row: CatalogRow) -> int | None:
 
 
 def pairs(snapshot: Snapshot) -> Iterator[tuple[str, Document | str]]:
-    """Yield every pair with its place, or the reason why a line is not a pair."""
+    """Yield every pair with its place, or the reason why a line is not a pair.
+
+    Raises CaptureChanged after a file that was written meanwhile: one that was cut between two lines would look whole.
+    """
     for index, path in enumerate(snapshot.files):
-        with opened(path) as file:
+        with opened(path) as file, read_once(snapshot, file.fileno()):
             for each in documents(file):
                 where = f"{snapshot.shown(index)}:{each.line}"
                 if isinstance(each, Document):
