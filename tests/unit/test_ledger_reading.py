@@ -307,3 +307,20 @@ def test_take_overs_leave_no_more_than_a_few_entries() -> None:
 
 def test_what_was_written_twice_stays_to_be_seen() -> None:
     assert [*folded(held((0, 120), (100, 110), (120, 130)))] == []
+
+
+def test_every_client_of_the_ledger_checks_what_the_log_kept_against_its_checksums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A digit that the disk has changed is still JSON; `verify` blamed the source for it."""
+    log, seen = Log({0: (b"mine", b"entry")}, 1, lost=[{0}]), list[Mapping[str, object]]()
+    plain = log.consumer
+
+    def consumer(settings: Mapping[str, object]) -> Client:
+        seen.append(settings)
+        return plain(settings)
+
+    monkeypatch.setattr(log, "consumer", consumer)
+    read(log)
+    assert seen
+    assert all(each.get("check.crcs") is True for each in seen)

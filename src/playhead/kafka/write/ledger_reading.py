@@ -202,6 +202,8 @@ def _consumer(connection: KafkaConnection, isolation: str, start: int) -> Iterat
             "isolation.level": isolation,
             # Compaction may have removed the first ones.
             "auto.offset.reset": "earliest",
+            # A damaged entry could blame the source, or say that records were written.
+            "check.crcs": True,
             "fetch.wait.max.ms": 20,
             "log_level": 0,
         }
