@@ -220,6 +220,13 @@ def test_what_cannot_be_read_is_there_as_it_is(records, flips):
         assert base64.b64decode(sets[0]["undecoded"]["base64"]) == bytes(data)
 
 
+@pytest.mark.parametrize("data", [b"", b"\x80"])
+def test_a_set_without_the_records_that_it_counts_is_told_of_in_words(data: bytes) -> None:
+    head = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1)
+    whole = struct.pack(">qiibI", 0, len(head) + len(data) + 9, 0, 2, 0) + head + data
+    assert record_sets(whole, Bounds())[1] == ["its records end too early"]
+
+
 def test_a_marker_of_a_transaction_is_no_record():
     body = struct.pack(">bbbb", 0, 0, 0, 8) + struct.pack(">hh", 0, 1) + b"\x0c" + bytes(6) + b"\0"
     records = bytes([len(body) * 2]) + body

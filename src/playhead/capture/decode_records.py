@@ -65,7 +65,8 @@ def record_sets(data: bytes | memoryview, bounds: Bounds) -> tuple[list[Document
         try:
             sets.append(_set(view[head_at:end], bounds))
         except (Malformed, CodecMissing, struct.error, IndexError) as exc:
-            reasons.append(str(exc) or type(exc).__name__)
+            is_said = isinstance(exc, Malformed | CodecMissing)
+            reasons.append(str(exc) if is_said else "its records end too early")
             sets.append(_as_it_is(view[head_at:end], reasons[-1]))
         at = end
     return sets, reasons, len(view) - at
