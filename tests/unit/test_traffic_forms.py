@@ -261,6 +261,13 @@ def test_what_is_no_har_is_refused(tmp_path: Path) -> None:
         TrafficSource("har", str(tmp_path / "x.har")).bounds()
 
 
+def test_a_har_that_is_nested_too_deeply_is_refused_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "deep.har"
+    file.write_bytes(b'{"log":{"entries":[],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}")
+    with pytest.raises(NoSnapshot, match="as a HAR: the JSON is nested too deeply"):
+        TrafficSource("har", str(file)).bounds()
+
+
 # --- extracts
 
 

@@ -30,7 +30,8 @@ def scan(snapshot: Snapshot) -> Catalog:
     try:
         entries = _entries(data)
     except (ValueError, RecursionError) as exc:
-        raise NoSnapshot(name, reason=f"it cannot be read as a HAR: {exc}") from exc
+        why = exc if isinstance(exc, ValueError) else "the JSON is nested too deeply"
+        raise NoSnapshot(name, reason=f"it cannot be read as a HAR: {why}") from exc
     found: list[Entry] = []
     for number, each in enumerate(entries):
         catalog.count("requests")
