@@ -43,6 +43,18 @@ def test_a_comparison_sees_the_last_digits(sandbox: Endpoints, schema: str) -> N
         assert theirs.differences(entry, rows) == [("changed", 0)]
 
 
+def test_names_that_the_server_puts_between_quotes_hide_no_type(
+    sandbox: Endpoints, schema: str
+) -> None:
+    columns = "id int PRIMARY KEY, v text, j jsonb, at timestamptz, _topic text, _partition int, _offset int8"
+    table = Table.made(sandbox.database_url, schema, columns)
+    rows = [record(0, {"id": 1, "v": "x", "j": {"a": 1}, "at": "2021-01-01T00:00:00Z"})]
+    with as_role(table, quote_all_identifiers="on") as theirs:
+        entry = theirs.commit(rows)
+        assert table.rows("id, v, j ->> 'a'") == [(1, "x", "1")]
+        assert theirs.differences(entry, rows) == []
+
+
 def test_a_null_in_an_array_stays_a_null(sandbox: Endpoints, schema: str) -> None:
     table = Table.made(sandbox.database_url, schema, "id int PRIMARY KEY, a varchar(9)[]")
     rows = [record(0, {"id": 1, "a": ["x", None]})]

@@ -36,6 +36,8 @@ SELECT pg_catalog.current_setting('server_version_num'), pg_catalog.hashtextexte
 FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
 WHERE t.typelem = '0'::oid AND (t.typrelid = '0'::oid OR c.relkind = 'c')
 """
+# The driver knows types by the names of their functions, and none that the server has put between quotes.
+_TYPES_READ_WITH = "-csearch_path=pg_catalog -cquote_all_identifiers=off"
 _MOST_KEPT = 2
 
 Error = adbc_driver_manager.Error
@@ -187,7 +189,7 @@ def _database(uri: str) -> adbc_driver_manager.AdbcDatabase:
     """
     given = conninfo.conninfo_to_dict(uri)
     said = given.get("options") or (service_of(given) or {}).get("options")
-    options = f"{said or os.environ.get('PGOPTIONS', '')} -csearch_path=pg_catalog"
+    options = f"{said or os.environ.get('PGOPTIONS', '')} {_TYPES_READ_WITH}"
     try:
         return _opened(conninfo.make_conninfo(uri, options=options))
     except Error as exc:
