@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.spark.allowed_functions import check_calls
+from playhead.spark.allowed_functions import check_calls, compared_literals
 from playhead.transform.path_sql import as_json
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, tokens_of
@@ -546,3 +546,14 @@ def test_a_range_or_list_without_end_takes_no_longer_than_its_text(piece):
     with suppress(BadExpression):
         Transform(where=piece * (90_000 // len(piece)))
     assert time.monotonic() - begun < 5
+
+
+def test_a_list_of_thousands_of_texts_does_not_take_the_square_of_their_number() -> None:
+    texts = ",".join(["'car'"] * 12_000)
+    condition = Transform(where=f"key IN ({texts})").condition()
+    assert condition is not None
+    tokens = [token for token in condition.tokens if not token.text.isspace()]
+    begun = time.process_time()
+    check_calls(condition)
+    assert list(compared_literals(tokens)) == []
+    assert time.process_time() - begun < 5

@@ -67,12 +67,11 @@ def check_calls(expression: Expression) -> None:
     for index, token in enumerate(tokens):
         before = tokens[index - 1] if index else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None
-        rest = tokens[index:]
-        error = (
-            _refusal(expression, token, before, after)
-            or _type_refusal(expression, rest)
-            or _option_refusal(expression, rest)
-        )
+        error = _refusal(expression, token, before, after)
+        # A copy of the rest for each token would take the square of their number.
+        if error is None and token.name.lower() in {*TYPE_TEXTS, *OPTIONS}:
+            rest = tokens[index:]
+            error = _type_refusal(expression, rest) or _option_refusal(expression, rest)
         if error:
             raise error
         if token.is_sign(":") and not any(one.word == "struct" for one in tokens[:index]):
@@ -235,7 +234,7 @@ def _compared_with(tokens: list[Token], index: int) -> str:
     for sign, other in ((at(index - 1), at(index - 2)), (at(index + 1), at(index + 2))):
         if sign is not None and other is not None and sign.is_sign(*_COMPARED):
             return other.name.lower()
-    words = [token.word for token in tokens[:index]]
+    words = [token.word for token in tokens[max(0, index - 6) : index]]
     if words[-1:] == ["and"] and words[-3:-2] == ["between"]:
         words = words[:-2]
     if words[-1:] != ["between"]:

@@ -46,6 +46,9 @@ def complaint(expression: Expression, exc: Exception) -> PlayheadError:
 
     if (lost := of_the_engine(exc)) is not None:
         return lost
+    if "java.lang.StackOverflowError" in str(exc):
+        reason = "the expression is too long or nested too deeply for the engine"
+        return at_all_of(expression, reason, None)
     if not isinstance(exc, PySparkException) or exc.getCondition() is None:
         raised = _RAISED.findall(str(exc))
         return at_all_of(expression, raised[-1].strip() if raised else _first_line(str(exc)), None)
