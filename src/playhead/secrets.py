@@ -56,8 +56,8 @@ _PAIR = re.compile(
     rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)",
     re.DOTALL,
 )
-# A path, or key=value pairs: an @ in them ends no login.
-_NO_LOGIN = re.compile(r"\s*(?:[/~]|\w+\s*=)")
+# Key=value pairs: an @ in them ends no login.
+_PAIRS = re.compile(r"\s*\w+\s*=")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _KEY_IN_TEXT = re.compile(r"[?&;:]")
 _PASSWORD_AS_PARAMETER = re.compile(
@@ -314,7 +314,7 @@ def without_password(url: str) -> str:
 
 def begins_with_login(address: str) -> bool:
     """Return whether an address may have a login where its scheme should be, as in `u:password@host`."""
-    return "@" in address.partition("://")[0] and _NO_LOGIN.match(address) is None
+    return "@" in address.partition("://")[0] and _PAIRS.match(address) is None
 
 
 def shown_address(address: str) -> str:

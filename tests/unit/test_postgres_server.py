@@ -53,7 +53,11 @@ def test_the_first_line_has_the_reason(
 
 
 @pytest.mark.parametrize(
-    "text", ["postgres", " ", "http://x/?a=b", "mysql://me:hidden@x/db", "me:hidden@x/db"]
+    "text",
+    [
+        *("postgres", " ", "http://x/?a=b", "mysql://me:hidden@x/db", "me:hidden@x/db"),
+        "//me:hidden@x/db",
+    ],
 )
 def test_what_is_no_address_is_said_with_what_one_looks_like(text: str) -> None:
     with pytest.raises(BadValue, match="needed: postgresql://USER@HOST:PORT/DATABASE") as caught:

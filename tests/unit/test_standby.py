@@ -335,9 +335,10 @@ def test_what_the_environment_says_is_kept_but_no_secret(monkeypatch):
     assert kept_servers(configure({}))["database"] == "postgresql://u:${PW}@h/d"
 
 
+@pytest.mark.parametrize("before", ["", "//"])
 @pytest.mark.parametrize("variable", ["DATABASE_URL", "SCHEMA_REGISTRY_URL", "SPARK_REMOTE"])
-def test_no_login_is_kept_where_the_scheme_was_forgotten(monkeypatch, variable):
-    monkeypatch.setenv(variable, "u:topsecret@h:1/d")
+def test_no_login_is_kept_where_the_scheme_was_forgotten(monkeypatch, variable, before):
+    monkeypatch.setenv(variable, f"{before}u:topsecret@h:1/d")
     found = configure({})
     kept = kept_servers(found)
     assert "topsecret" not in json.dumps(kept)
