@@ -325,6 +325,8 @@ MONSTERS = {
     "deep": "a = " + "[" * 20_000,
     "dotted": "kafka." + "a." * 20_000 + "b = 1",
     "long": "spark_memory = " + "9" * 20_000,
+    "deep by dots": f"[kafka{'.a' * 490}]\n{'a.' * 490}b = 1",
+    "deep by lists": "timezone = [" + f"\n{{{'a.' * 400}b = [" * 3 + "]}" * 3 + "]",
     "hexadecimal": "spark_memory = 0x" + "f" * 20_000,
     "hexadecimal in a list": "timezone = [0x" + "f" * 20_000 + "]",
 }

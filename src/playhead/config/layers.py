@@ -26,6 +26,8 @@ SPELLINGS = {key: known.name for known in KNOWN_PROPERTIES for key in known.spel
 
 
 _MOST_DOTS = 500
+# Tables made by dots nest deeper than the parser's own recursion, and than Python can print.
+_MOST_LEVELS = 100
 # TOML has no greater ones. The parser takes them, in hexadecimal digits too long for Python to print.
 _MOST_INTEGER = 1 << 64
 
@@ -125,22 +127,24 @@ def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
         raise UsageError(f"{file} is not valid TOML: {exc}") from exc
     except RecursionError as exc:
         raise UsageError(f"{file} is nested too deeply") from exc
-    if any(abs(number) >= _MOST_INTEGER for number in _integers(table)):
-        raise UsageError(f"{file} has a whole number of more than 64 bits")
+    for level, found in _all_in(table):
+        if level > _MOST_LEVELS:
+            raise UsageError(f"{file} is nested too deeply")
+        if isinstance(found, int) and abs(found) >= _MOST_INTEGER:
+            raise UsageError(f"{file} has a whole number of more than 64 bits")
     return table
 
 
-def _integers(table: Mapping[str, Any]) -> Iterator[int]:
-    """Yield all whole numbers of a table and of what is in it."""
-    waiting: list[Any] = [table]
+def _all_in(table: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    """Yield a table and everything in it, each with its level."""
+    waiting: list[tuple[int, Any]] = [(0, table)]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, int):
-            yield found
-        elif isinstance(found, dict):
-            waiting.extend(found.values())
+        level, found = waiting.pop()
+        yield level, found
+        if isinstance(found, dict):
+            waiting.extend((level + 1, each) for each in found.values())
         elif isinstance(found, list):
-            waiting.extend(found)
+            waiting.extend((level + 1, each) for each in found)
 
 
 def layer_of(
