@@ -7,8 +7,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 from playhead.spark.allowed_functions import check_calls, compared_literals
+from playhead.spark.sql_errors import complaint
 from playhead.transform.path_sql import as_json
 from playhead.transform.spark_sql import Expression
 from playhead.transform.tokens import BadExpression, tokens_of
@@ -557,3 +559,23 @@ def test_a_list_of_thousands_of_texts_does_not_take_the_square_of_their_number()
     check_calls(condition)
     assert list(compared_literals(tokens)) == []
     assert time.process_time() - begun < 5
+
+
+def test_what_overflows_the_parser_of_the_engine_is_said_to_be_too_deep() -> None:
+    exc = RuntimeError("calling o1.filter.\n: java.lang.StackOverflowError\n\tat org.apache")
+    assert "too long or nested too deeply" in str(complaint(where("key = 'x'"), exc))
+
+
+def test_an_error_that_quotes_the_expression_is_not_taken_for_an_overflow() -> None:
+    """A search for this name in a topic of errors, with a mistake in it."""
+    expression = where("kay = 'java.lang.StackOverflowError'")
+    names = {"objectName": "`kay`"}
+    plan = "'Filter ('kay = java.lang.StackOverflowError)"
+    exc = PySparkException(f"no column; line 1 pos 1;\n{plan}", "UNRESOLVED_COLUMN", names)
+    assert "there is no column 'kay'" in str(complaint(expression, exc))
+
+
+def where(text: str) -> Expression:
+    expression = Transform(where=text).condition()
+    assert expression is not None
+    return expression

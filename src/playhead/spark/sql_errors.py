@@ -46,10 +46,11 @@ def complaint(expression: Expression, exc: Exception) -> PlayheadError:
 
     if (lost := of_the_engine(exc)) is not None:
         return lost
-    if "java.lang.StackOverflowError" in str(exc):
-        reason = "the expression is too long or nested too deeply for the engine"
-        return at_all_of(expression, reason, None)
     if not isinstance(exc, PySparkException) or exc.getCondition() is None:
+        # Only here: errors with a condition quote the expression, which may have this name in it.
+        if "java.lang.StackOverflowError" in str(exc):
+            reason = "the expression is too long or nested too deeply for the engine"
+            return at_all_of(expression, reason, None)
         raised = _RAISED.findall(str(exc))
         return at_all_of(expression, raised[-1].strip() if raised else _first_line(str(exc)), None)
     place = _place(expression.sql, exc)
