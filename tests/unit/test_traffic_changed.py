@@ -11,11 +11,11 @@ import pytest
 
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.traffic import pair_path
+from playhead.traffic import pair_path, unchanged
 from playhead.traffic.extract import Extract
-from playhead.traffic.snapshot import find_snapshot
+from playhead.traffic.snapshot import Snapshot, find_snapshot, plain
 from playhead.traffic.source import OtherCapture, TrafficSource
-from playhead.traffic.unchanged import CaptureChanged
+from playhead.traffic.unchanged import CaptureChanged, Unchanged, fingerprint
 
 _TOPIC = "c"
 _REQUESTS = 40
@@ -77,6 +77,28 @@ def test_new_times_and_names_of_the_same_bytes_are_no_change(capture: Path) -> N
         os.utime(capture)
         capture.with_suffix(".second").hardlink_to(capture)
         assert sum(map(len, records)) > 0
+
+
+def test_new_modes_of_thousands_of_files_take_one_look_at_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tuple(tmp_path / f"{number}.json" for number in range(20))
+    for file in files:
+        file.write_text("{}")
+    snapshot = Snapshot("s", files)
+    known = Unchanged(snapshot, snapshot.stamp(), fingerprint(snapshot))
+    for file in files:
+        os.utime(file, ns=(0, 0))
+    looks: list[object] = []
+    real = unchanged.fingerprint
+    monkeypatch.setattr(unchanged, "fingerprint", lambda *of: looks.append(of) or real(*of))
+    for index, file in enumerate(files):
+        with plain(file) as opened:
+            known.expect(index, opened.fileno())
+    assert len(looks) == 1
+    files[3].write_text("[]")
+    with plain(files[3]) as opened, pytest.raises(CaptureChanged):
+        known.expect(3, opened.fileno())
 
 
 def test_a_file_that_replaces_the_capture_is_not_read_by_the_index_of_the_first(

@@ -41,9 +41,13 @@ class Unchanged:
         state = state_of(os.fstat(handle))
         if state == self._states[file]:
             return
+        # Read before the fingerprint, which then holds for all files: after a chmod of a folder of thousands, it is
+        # not computed again for each.
+        states = [each for _, each in self.snapshot.stamp()]
         if fingerprint(self.snapshot, {file: handle}) != self._fingerprint:
             raise CaptureChanged(self.snapshot.id)
-        self._states[file] = state
+        states[file] = state
+        self._states = states
 
 
 @contextmanager
