@@ -214,11 +214,18 @@ def test_a_reader_that_has_enough_ends_it(
     assert "Traceback" not in told
 
 
-def test_follow_shows_what_comes_and_ctrl_c_ends_it(
+@pytest.mark.parametrize(
+    ("sent", "ended", "why"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_follow_shows_what_comes_and_a_signal_ends_it(
     start_playhead: Callable[..., "subprocess.Popen[str]"],
     sandbox: Endpoints,
     kafka: KafkaConnection,
     topic: str,
+    sent: signal.Signals,
+    ended: int,
+    why: str,
 ) -> None:
     write(kafka, timed(topic, 0, 1, 2))
     process = start_playhead("consume", topic, "--follow", "-b", sandbox.bootstrap_servers)
@@ -233,14 +240,14 @@ def test_follow_shows_what_comes_and_ctrl_c_ends_it(
         deadline = time.monotonic() + 30
         while len(lines) < at - 2 and time.monotonic() < deadline:
             time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     reading.join(30)
     told = process.stderr.read()
-    assert process.wait(30) == 130
+    assert process.wait(30) == ended
     process.stdout.close()
     process.stderr.close()
     assert lines == ["v3\n", "v4\n"]
-    assert "2 records shown, 2 offsets scanned; stopped: interrupted" in told
+    assert f"2 records shown, 2 offsets scanned; stopped: {why}" in told
 
 
 def test_follow_from_the_beginning_ends_at_max(

@@ -8,6 +8,7 @@ from playhead.cli.output import ReaderGone, tell
 from playhead.cli.records.decode import decoders
 from playhead.cli.records.record_output import Printer, RecordFilter, printer
 from playhead.cli.replay.replay_options import lateness_ms, read_on, span
+from playhead.cli.signals import Terminated
 from playhead.errors import BadValue, UsageError
 from playhead.grammar.instant import show_ms
 from playhead.options.lines import CONSUME, CONSUME_SPAN, DECODING, SHOWN
@@ -96,6 +97,9 @@ def _read(run: Run, scan: "Scan", picked: RecordFilter, shown: Printer) -> None:
             why = _AT_THE_END
     except KeyboardInterrupt:
         why = "interrupted"
+        raise
+    except Terminated:  # Ended by a supervisor or a time limit, which is no error of the records.
+        why = "terminated"
         raise
     except (BrokenPipeError, ReaderGone):
         why = "the reader of the output has closed it"
