@@ -11,10 +11,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
+from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError, Unavailable
 from playhead.kafka.admin import offsets
 from playhead.kafka.admin import open_transactions as module
 from playhead.kafka.admin.answer_fields import Fields
+from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import Described, LogChanged, bounds_of
 from playhead.kafka.admin.open_transactions import read_answer, request_of
 from playhead.kafka.read import timeline
@@ -228,3 +230,32 @@ def test_where_leaders_cannot_be_asked_a_stable_end_that_stands_still_tells(
     assert _asked(monkeypatch, None) == {_PLACE}
     monkeypatch.setattr(module, "stable_ends", lambda *_: {_PLACE: 41})
     assert _asked(monkeypatch, None) == set()
+
+
+class _Waiting:
+    """A client that finds no leaders of a new topic before it has fetched anew where the topic is."""
+
+    has_looked = False
+
+    def create_topics(self, wanted: list[Any], **_: Any) -> dict[str, Any]:
+        return {each.topic: SimpleNamespace(result=lambda _: None) for each in wanted}
+
+    def list_offsets(self, wanted: Mapping[Any, Any], **_: Any) -> dict[Any, "_Waiting"]:
+        return dict.fromkeys(wanted, self)
+
+    def result(self, _: float) -> bool:
+        if not self.has_looked:
+            raise KafkaException(KafkaError(KafkaError._NOENT, "No leaders found"))
+        return True
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.has_looked = True
+
+    def poll(self, _: float) -> None:
+        pass
+
+
+def test_a_client_that_finds_no_leaders_fetches_anew_where_a_new_topic_is() -> None:
+    admin = Admin(KafkaConnection({"bootstrap.servers": "127.0.0.1:1"}), timeout_s=1)
+    admin._client = _Waiting()
+    assert admin.create_topic("laps", partitions=2)

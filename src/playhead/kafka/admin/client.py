@@ -1,7 +1,7 @@
 """An admin client with deadlines, whose errors name the broker."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,11 +115,17 @@ class Admin:
                 if not is_early and not is_unknown_topic(error):
                     raise
                 last = exc
+                self._look_again(topic)
                 return False
 
         # The topic exists: a broker on a busy machine may only be late.
         if not wait_until(have_leaders, deadline_s=3 * self._timeout_s, every_s=0.05):
             raise last
+
+    def _look_again(self, topic: str) -> None:
+        """Fetch where a topic is: librdkafka was seen to find no leaders for 30 s that other clients found at once."""
+        with suppress(KafkaException):
+            self._client.list_topics(topic, timeout=min(LEADER_REQUEST_S, self._timeout_s))
 
     def _hear(self, error: Any) -> None:
         """Remember why librdkafka cannot connect; its calls only report timeouts."""
