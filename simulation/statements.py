@@ -206,7 +206,7 @@ def _columns(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
         kind, oid = _TYPES[base]
         is_required = name in table.required
         facts = (name, kind, base, "b", "", -1, is_required, "", "", kind, None, "", -1)
-        rows.append((*facts, len(rows) + 1, kind, oid, False, ""))
+        rows.append((*facts, len(rows) + 1, kind, oid, False, "", ""))
     return rows, -1
 
 
