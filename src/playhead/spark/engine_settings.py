@@ -44,7 +44,7 @@ def refuse_bad_master(master: str) -> None:
 
 
 def heed_remote(remote: str) -> None:
-    """Refuse an address that is none of Spark Connect, in our words; warn of one without encryption."""
+    """Refuse an invalid address of Spark Connect; warn of one without encryption."""
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     try:
