@@ -28,6 +28,8 @@ _WAIT_S = 1.0
 _LAST_BYTES = 4_000
 # pytest's line of a failed test: its name may hold spaces, the reason follows.
 _FAILED = re.compile(r"FAILED (\S+::.+?)(?: - .*)?$")
+# What Python's fault handler prints when the process dies: where the thread was that a signal ended.
+_CRASH = re.compile(r"^.*Fatal Python error: .*|^Current thread .*(?:\n  .*)*", re.MULTILINE)
 
 
 @dataclass
@@ -135,11 +137,12 @@ def _is_error(line: str) -> bool:
 
 
 def _closing(text: str) -> list[str]:
-    """What pytest says at its end: each test that failed or was skipped, and how many passed."""
+    """What pytest says at its end: each test that failed or was skipped, and how many passed; or how it died."""
     lines = text.splitlines()
     named = [line for line in lines if line.startswith(("FAILED ", "ERROR ", "SKIPPED "))]
     counts = [line.strip("= ") for line in lines[-3:] if re.search(r"\d+ (passed|failed)", line)]
-    return [*named, *counts]
+    died = [line for found in _CRASH.findall(text) for line in found.splitlines()]
+    return [*named, *counts, *died]
 
 
 def main(words: list[str]) -> int:

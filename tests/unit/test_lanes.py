@@ -22,12 +22,14 @@ long:
 	@echo $$$$ > long.pid; exec sleep 60
 tests:
 	@echo 'SKIPPED [1] a.py:3: no root'; echo 'FAILED a.py::b'; echo '== 1 failed, 2 passed in 3 s =='; exit 1
+crash:
+	@exec $(PYTHON) -X faulthandler -c 'import faulthandler; exec("def deep():\\n faulthandler._sigsegv()"); deep()'
 """
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "Makefile").write_text("PYTHON := " + sys.executable + MAKEFILE)
     return tmp_path
 
 
@@ -84,6 +86,14 @@ def test_the_summary_names_what_failed_and_what_was_skipped(project: Path) -> No
     place = lines.index(said[0])
     assert lines[place - 1].startswith("FAILED  tests")
     assert lines[place : place + 3] == said
+
+
+def test_the_summary_says_where_a_process_died(project: Path) -> None:
+    code, output = ended(started(project, "crash"))
+    assert code == 1
+    summary = output.partition("== summary\n")[2]
+    assert "Fatal Python error: Segmentation fault" in summary
+    assert "in deep" in summary.partition("Current thread ")[2]
 
 
 def test_a_target_that_does_not_exist_is_a_failure(project: Path) -> None:
