@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from time import sleep
 
 import pytest
@@ -40,11 +41,11 @@ class Hostile(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        if "list-type" in self.path:
+        if "list-type" in self.path and not self.is_over:
             self._begin(200, len(PAGE))
             self.wfile.write(PAGE.encode())
             return
-        self._begin(206, 100)
+        self._begin(404 if self.is_over else 206, 0 if self.is_over else 100)
         # Not after the test: the library waits for its end before it opens another store.
         while not self.is_over:
             self.wfile.write(b"x")
@@ -68,13 +69,21 @@ class Hostile(BaseHTTPRequestHandler):
 
 @contextmanager
 def served(kind: type["Hostile"]) -> Iterator[str]:
-    """Run a server; yields its address."""
+    """Run a server; yields its address, and waits for the calls that were left behind meanwhile.
+
+    The library reads the environment in threads of C. While a later test changes it, that would be a crash.
+    """
+    before = set(enumerate_threads())
     handler = type(kind.__name__, (kind,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_address[1]}"
     handler.is_over = True
+    for thread in set(enumerate_threads()) - before:
+        if not thread.name.startswith("Thread-"):  # those of the server
+            thread.join(ENDS_WITHIN_S)
+            assert not thread.is_alive(), thread.name
     server.shutdown()
     server.server_close()
 
