@@ -359,6 +359,18 @@ def test_of_ids_that_are_not_there_only_the_latest_are_kept(
     assert asked == ["1001", "1002", "1003", "1004", "1001"]
 
 
+def test_a_schema_that_is_too_large_is_the_fault_of_its_records_alone(
+    registry: TestRegistry,
+) -> None:
+    bombs = registry.register("x", {"schema": "[" + "[]," * (3 << 20) + "[]]"})
+    number = registry.register("y", {"schema": '"long"'})
+    records = [struct.pack(">bIb", 0, each, 14) for each in (bombs, number, bombs)]
+    [found] = decoded("avro", registry.url, *records)
+    assert found.decoded == [None, b"7", None]
+    assert "more than 8 MiB" in found.undecoded[0]
+    assert len(registry.asked) == 2, "it is not fetched for each record"
+
+
 def test_a_registry_that_refuses_us_or_is_away_is_no_fault_of_a_record(
     registry: TestRegistry,
 ) -> None:

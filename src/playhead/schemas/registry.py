@@ -81,7 +81,7 @@ class RegistryRefused(PlayheadError):
 
 
 class UnknownSchema(RegistryRefused):
-    """The schema registry has no such schema."""
+    """The schema registry has no such schema, or one that is too large to be parsed: its records cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,9 @@ class Registry:
 
     def _document(self, body: bytes, asked: str) -> dict[str, Any]:
         if len(body) > _MOST_BYTES:
+            # Who registers schemas decides this, as the author of a record decides its id.
             reason = f"the answer has more than {_MOST_BYTES >> 20} MiB"
-            raise RegistryRefused(self._base, asked=asked, reason=reason)
+            raise UnknownSchema(self._base, asked=asked, reason=reason)
         try:
             found = json.loads(body)
         except (ValueError, RecursionError) as exc:
