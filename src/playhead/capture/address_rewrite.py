@@ -94,7 +94,7 @@ def rewritten(
     try:
         at = _walker(api, version)(walk, SIZE_BYTES + response_head_bytes(api, version))
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
-        raise Malformed(f"it ends early or does not match its schema: {exc}") from exc
+        raise Malformed("it ends early or does not match its schema") from exc
     if at != walk.end:
         raise Malformed(f"{walk.end - at} bytes follow its end")
     return spliced(frame, walk.splices)

@@ -30,7 +30,7 @@ def restricted(version: int, frame: bytes) -> bytes:
     try:
         return _restricted(version, frame)
     except (struct.error, IndexError) as exc:
-        raise Malformed(f"the list of versions ends early: {exc}") from exc
+        raise Malformed("the list of versions ends early") from exc
 
 
 def _restricted(version: int, frame: bytes) -> bytes:

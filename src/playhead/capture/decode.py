@@ -63,7 +63,7 @@ def decoded(
     try:
         found, at = _reader(api, version, side)(reading, body_at)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
-        raise Malformed(f"it ends early or does not match its schema: {exc}") from exc
+        raise Malformed("it ends early or does not match its schema") from exc
     if at < len(frame) and side == "request":
         # librdkafka sends extra bytes after its Metadata request, which brokers ignore.
         found["trailing"] = b64encode(frame[at:]).decode()

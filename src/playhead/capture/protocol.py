@@ -163,7 +163,7 @@ def read_header(frame: bytes) -> Header:
         if shape_of(api, "request", version).is_flexible:
             at = past_tags(frame, at)
     except (struct.error, IndexError) as exc:
-        raise Malformed(f"the header ends early: {exc}") from exc
+        raise Malformed("the header ends early") from exc
     if at > len(frame):
         raise Malformed("the header ends early")
     return Header(api, version, correlation, client, at)
