@@ -42,16 +42,24 @@ def test_a_replay_is_refused_before_anything_is_written(master: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "master", ["local", "local[*]", "local[*, 4]", "local[2,3]", "spark://one:7077", "yarn"]
+    "master",
+    [
+        *("local", "local[*]", "local[*, 4]", "local[2,3]", "local[2,03]", "yarn", ""),
+        *("spark://one:7077", "spark://one:7077,[::1]:7078", "k8s://https://h:6443", "k8s://h:1"),
+    ],
 )
 def test_other_masters_are_taken(master: str) -> None:
     engine_settings.refuse_bad_master(master)
 
 
 @pytest.mark.parametrize(
-    "master", ["local[x]", "local[0]", "local[-1]", "local[]", "local[99999999999]", "local\n"]
+    "master",
+    [
+        *("local[x]", "local[0]", "local[-1]", "local[]", "local[99999999999]", "local\n"),
+        *("localhost:7077", "h:7077", "spark://h", "spark:h:7077", "spark://h:x", "yarn client"),
+    ],
 )
 @pytest.mark.usefixtures("own_environment")
-def test_what_is_no_local_master_is_an_error_in_words(master: str) -> None:
-    with pytest.raises(BadValue, match="spark_master"):
+def test_what_is_no_master_is_an_error_in_words(master: str) -> None:
+    with pytest.raises(BadValue, match=r"spark_master.*spark://HOST:PORT"):
         Engine(configure({"spark_master": master}))

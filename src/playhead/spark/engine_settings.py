@@ -10,8 +10,13 @@ from playhead.host import jars
 
 LOCAL = "local[*]"
 _LOCAL_CLUSTER = "local-cluster"
-# Tasks at once, and how often each is tried.
-_HERE = re.compile(r"local(?:\[(?:\*|0*[1-9][0-9]{0,3})(?:\s*,\s*[1-9][0-9]{0,3})?\])?")
+_COUNT = "0*[1-9][0-9]{0,3}"
+_PLACE = r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+# Of a local one: tasks at once, and how often each is tried. What other cluster managers take, they say.
+_MASTER = re.compile(
+    rf"local(?:\[(?:\*|{_COUNT})(?:\s*,\s*{_COUNT})?\])?|spark://{_PLACE}(?:,{_PLACE})*"
+    r"|(?!local|spark:)(?:[^\s:]*|[^\s:]+://\S+)"
+)
 _LOOPBACK = "127.0.0.1"
 # Keeps other users of this machine out; Spark makes the secret of its own process itself.
 _CLOSED = {
@@ -23,7 +28,7 @@ _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[
 
 
 def refuse_bad_master(master: str) -> None:
-    """Refuse a local master that Spark does not understand, and the cluster that it keeps for its own tests.
+    """Refuse a master that Spark does not understand, and the cluster that it keeps for its own tests.
 
     The cluster's web pages require no login, and without SPARK_HOME its executors run the jars of the working folder.
     """
@@ -34,11 +39,11 @@ def refuse_bad_master(master: str) -> None:
             hint="local[N] runs N tasks on this machine; for several processes, start a cluster of Spark's "
             "with spark.authenticate, and give its spark://HOST:PORT",
         )
-    if master.startswith("local") and _HERE.fullmatch(master) is None:
+    if _MASTER.fullmatch(master) is None:
         raise BadValue(
             "spark_master",
-            found=master,
-            needed="local[*], or local[N] for N tasks at once",
+            found=secrets.shown_address(master),
+            needed="local[*], local[N] for N tasks at once, spark://HOST:PORT, yarn, or k8s://HOST:PORT",
             where="the settings",
         )
 
