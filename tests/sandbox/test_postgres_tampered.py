@@ -191,12 +191,19 @@ class TestTombstones:
         assert played.kinds() == [("extra", 2)]
 
 
-def test_what_another_replay_brought_cannot_be_told(sandbox: Endpoints, schema: str) -> None:
-    played = made(sandbox, schema, PLACED, "update")
+@pytest.mark.parametrize("rule", ["update", "newer", "ignore"])
+def test_what_another_replay_brought_cannot_be_told(
+    sandbox: Endpoints, schema: str, rule: str
+) -> None:
+    played = made(sandbox, schema, PLACED, rule)
     played.play((1, "a"), (2, "b"))
     other = [record(7, {"id": 1, "v": "later"})]
+    if rule == "ignore":
+        played.table.run("DELETE FROM {table} WHERE id = 1")
     played.table.commit(other, replay="other")
     assert played.told() == (1, 0, 1)
+    [found] = [each.text for it in played.found() for each in it.differences]
+    assert "claims a record that this replay did not write" in found
     played.table.run("UPDATE {table} SET _offset = 8 WHERE id = 1")
     assert played.told() == (1, 1, 0)
 

@@ -187,10 +187,12 @@ class Judgement:
         )
         what = (
             "CASE WHEN why IS NULL THEN 'same' WHEN why IN ('mixed', 'shared', 'taken') THEN 'unknown' "
-            "WHEN why IN ('met', 'later') AND turn <= excuses THEN 'unknown' "
+            # Beyond the ledger's count of such rows, one may be of another replay that came later.
+            "WHEN why IN ('met', 'later') AND (turn <= excuses OR is_taken) THEN 'unknown' "
             "WHEN why = 'double' OR gone THEN 'extra' WHEN why = 'missing' THEN 'missing' ELSE 'changed' END"
         )
-        first = f"SELECT k, why AS key_why, {what} AS what FROM ({excused}) x"  # noqa: S608
+        reason = "CASE WHEN turn > excuses AND is_taken THEN 'taken' ELSE why END"
+        first = f"SELECT k, {reason} AS key_why, {what} AS what FROM ({excused}) x"  # noqa: S608
         return (
             f"CREATE TEMPORARY TABLE {_JUDGED} ON COMMIT DROP AS "  # noqa: S608
             f"SELECT r.*, f.what, f.key_why AS why FROM {_PAIRS} r JOIN ({first}) f USING (k)"
