@@ -39,8 +39,8 @@ def slices_of(*parts: Sequence[Any], partition: int = 0, start: int = 0) -> Give
 def records(slice_: Slice, values: Sequence[Any]) -> list[Records]:
     create = TimestampType.CREATE_TIME
     place = slice_.topic, slice_.partition
-    texts = [json.dumps(each).encode() for each in values]
-    each = [Record(*place, slice_.from_offset + n, 1, create, None, v) for n, v in enumerate(texts)]
+    texts = [None if each is None else json.dumps(each).encode() for each in values]
+    each = [Record(*place, slice_.from_offset + n, 1, create, b"k", v) for n, v in enumerate(texts)]
     return [Records.of(each)]
 
 
@@ -298,6 +298,24 @@ def test_fields_of_earlier_records_are_compared_too(tmp_path: Path) -> None:
     assert told(verified(target, given)) == (2, 0, 0)
     rows(tmp_path / "a.db", "UPDATE t SET y = 8")
     assert told(verified(target, given)) == (0, 2, 0)
+
+
+@pytest.mark.parametrize("slices", [([{"x": 1, "y": 7}, None],), ([{"x": 1, "y": 7}], [None])])
+@pytest.mark.parametrize("rule", ["update", None])
+def test_a_tombstone_leaves_nothing_of_its_row(
+    tmp_path: Path, rule: str | None, slices: tuple[Sequence[Any], ...]
+) -> None:
+    key = " PRIMARY KEY" if rule else ""
+    made = f"CREATE TABLE t (_key{key}, x, y DEFAULT 3, _topic, _partition, _offset)"
+    rows(tmp_path / "a.db", made)
+    rules = TableRules(key=("_key",) if rule else (), on_conflict=rule, tombstones="null")
+    target, given = SqliteTarget(str(tmp_path / "a.db"), "t", rules), slices_of(*slices)
+    replayed(target, given)
+    left = rows(tmp_path / "a.db", "SELECT _key, x, y FROM t ORDER BY _offset")
+    assert left == [("k", 1, 7)] * (rule is None) + [("k", None, None)]
+    assert told(verified(target, given)) == (2, 0, 0)
+    rows(tmp_path / "a.db", "UPDATE t SET x = 1 WHERE x IS NULL")
+    assert verified(target, given).different
 
 
 def test_a_key_is_what_sqlite_takes_for_one(tmp_path: Path) -> None:

@@ -204,6 +204,9 @@ class RowTable:
             raise ValueError(
                 "it is a tombstone, and no rule says how to write it (see --tombstones)"
             )
+        if self.rules.form == "json" and value is None:
+            # It names every column, so that an update leaves nothing of the row before.
+            return dict.fromkeys(name for name in self.columns if name not in METADATA), (), False
         if self.rules.form == "json":
             fields = fields_of(value)
             left_out = self._left_out(fields)
@@ -212,7 +215,7 @@ class RowTable:
             values = {name: fields[name] for name in fields if name not in (*METADATA, self._extra)}
             repeats = repeats_one_of(fields, values.keys() & self.columns.keys())
             if left_out and self._extra is not None:
-                values[self._extra] = object_with(value or b"{}", left_out)
+                values[self._extra] = object_with(value, left_out)
             return values, () if self._extra is not None else left_out, repeats
         content = value.decode() if value is not None and self.rules.form == "string" else value
         names = [name for name in WHOLE if name in self.columns][:1]
