@@ -318,6 +318,18 @@ def test_a_tombstone_leaves_nothing_of_its_row(
     assert verified(target, given).different
 
 
+def test_of_other_fields_a_row_has_those_of_its_record_alone(tmp_path: Path) -> None:
+    rows(tmp_path / "a.db", "CREATE TABLE t (id INTEGER PRIMARY KEY, x, more, _partition, _offset)")
+    rules = TableRules(key=("id",), on_conflict="update", extra_fields="more")
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", rules)
+    given = slices_of([{"id": 1, "x": 1, "z": 5}], [{"id": 1, "x": 2}])
+    replayed(target, given)
+    assert rows(tmp_path / "a.db", "SELECT id, x, more FROM t") == [(1, 2, None)]
+    assert told(verified(target, given)) == (2, 0, 0)
+    rows(tmp_path / "a.db", """UPDATE t SET more = '{"z": 5}'""")
+    assert told(verified(target, given)) == (0, 2, 0)
+
+
 def test_a_key_is_what_sqlite_takes_for_one(tmp_path: Path) -> None:
     made = "CREATE TABLE t (id TEXT COLLATE NOCASE PRIMARY KEY, x, _partition TEXT, _offset TEXT)"
     target = table(tmp_path, "update", made)

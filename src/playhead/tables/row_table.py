@@ -216,6 +216,8 @@ class RowTable:
             repeats = repeats_one_of(fields, values.keys() & self.columns.keys())
             if left_out and self._extra is not None:
                 values[self._extra] = object_with(value, left_out)
+            elif self._extra is not None and self.rules.on_conflict == "update":
+                values[self._extra] = None  # or the row would keep those of the record before
             return values, () if self._extra is not None else left_out, repeats
         content = value.decode() if value is not None and self.rules.form == "string" else value
         names = [name for name in WHOLE if name in self.columns][:1]
