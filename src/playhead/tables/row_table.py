@@ -204,10 +204,11 @@ class RowTable:
             raise ValueError(
                 "it is a tombstone, and no rule says how to write it (see --tombstones)"
             )
-        if self.rules.form == "json" and value is None:
-            # It names every column, so that an update leaves nothing of the row before.
-            return dict.fromkeys(name for name in self.columns if name not in METADATA), (), False
         if self.rules.form == "json":
+            if value is None:
+                # It names every column, so that an update leaves nothing of the row before.
+                nulls = dict.fromkeys(name for name in self.columns if name not in METADATA)
+                return nulls, (), False
             fields = fields_of(value)
             left_out = self._left_out(fields)
             if left_out and self._refuses:
