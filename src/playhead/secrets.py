@@ -56,7 +56,6 @@ _PAIR = re.compile(
     rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)",
     re.DOTALL,
 )
-# Key=value pairs: an @ in them ends no login.
 _PAIRS = re.compile(r"\s*\w+\s*=")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _KEY_IN_TEXT = re.compile(r"[?&;:]")
@@ -312,14 +311,18 @@ def without_password(url: str) -> str:
     return url
 
 
-def begins_with_login(address: str) -> bool:
-    """Return whether an address may have a login where its scheme should be, as in `u:password@host`."""
-    return "@" in address.partition("://")[0] and _PAIRS.match(address) is None
+def begins_with_login(address: str, *, may_be_pairs: bool = False) -> bool:
+    """Return whether an address may have a login where its scheme should be, as in `u:password@host`.
+
+    In pairs for libpq, an @ ends no login.
+    """
+    is_pairs = may_be_pairs and _PAIRS.match(address) is not None
+    return "@" in address.partition("://")[0] and not is_pairs
 
 
-def shown_address(address: str) -> str:
+def shown_address(address: str, *, may_be_pairs: bool = False) -> str:
     """Return what can be shown of the address of a server, whatever was written in its place."""
-    if not begins_with_login(address):
+    if not begins_with_login(address, may_be_pairs=may_be_pairs):
         return without_password(address)
     remember_logins(address)
     return HIDDEN

@@ -402,6 +402,7 @@ def test_a_token_of_the_environment_for_spark_connect_is_hidden(
         "sc://h/x;token=opensesame",
         "http://me:opensesame@h",
         "me:opensesame@h:15002",
+        "me=x:opensesame@h:15002",
     ],
 )
 def test_an_address_that_is_none_of_spark_connect_is_an_error_without_its_token(

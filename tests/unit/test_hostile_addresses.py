@@ -461,6 +461,7 @@ def test_a_path_of_a_registry_that_is_not_ascii_is_no_fault_of_the_records(path)
         "file:///etc/passwd",
         "ftp://me:{password}@h/",
         "me:{password}@h:8081",
+        "me=x:{password}@h:8081",
         "http:/me:{password}@h",
         "me:{password}@http://h",
         "//me:{password}@h",

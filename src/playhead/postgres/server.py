@@ -72,7 +72,7 @@ def checked(url: str) -> dict[str, Any]:
     if not _ADDRESS.match(url):
         raise BadValue(
             "the address of PostgreSQL",
-            found=secrets.shown_address(url),
+            found=secrets.shown_address(url, may_be_pairs=True),
             needed="postgresql://USER@HOST:PORT/DATABASE, or pairs such as host=db dbname=app",
             hint="check DATABASE_URL, --database or the context's `database`; playhead config show "
             "--origin says which of them counts",
