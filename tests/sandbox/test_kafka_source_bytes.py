@@ -1,12 +1,15 @@
 """What a record may carry on its way through the Kafka source: sizes, headers, nulls, times."""
 
 import time
+from collections import deque
 
 import pytest
 from confluent_kafka import Producer
 
 from playhead.errors import PlayheadError
 from playhead.kafka.read import consumer
+from playhead.kafka.read.absences import RecordsNotGiven
+from playhead.kafka.read.consumer import OffsetsFall
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.kafka.read.scan import Scan, Stretch
 from playhead.kafka.read.source import KafkaSource
@@ -56,6 +59,51 @@ def test_times_are_kept_as_they_are(kafka, topic):
     assert source.offsets_at(-5) == {(topic, 0): 0}
     assert source.offsets_at(1_001) == {(topic, 0): 6}
     assert source.offsets_at(soon + 1) == {(topic, 0): 8}
+
+
+def hidden_by_another_offset(kafka, topic):
+    produce_raw(kafka, topic, 0, [(1, b"k", b"v", ()), (1, b"k", b"v", ())], places=[0, 1_000_000])
+
+
+def hidden_in_a_second_member(kafka, topic):
+    """The client unpacks the first one only; Kafka's own consumers read all."""
+    produce_raw(kafka, topic, 0, [(1, b"k", b"v%d" % n, ()) for n in range(20)], members=2)
+
+
+@pytest.mark.parametrize("hide", [hidden_by_another_offset, hidden_in_a_second_member])
+@pytest.mark.parametrize("after", [0, 5])
+def test_a_scan_names_records_that_the_client_does_not_give(kafka, topic, hide, after):
+    log = Log(kafka, topic)
+    log.write(0, *[(1, b"k", b"v", ())] * 3)
+    hide(kafka, topic)
+    if after:
+        log.write(0, *[(1, b"k", b"v", ())] * after)
+    scan = Scan(kafka, [Stretch(topic, 0, 0, log.bounds().stable_end)], 30.0)
+    with pytest.raises((RecordsNotGiven, OffsetsFall), match=f"{topic}:0"):
+        list(scan.run())
+
+
+def test_a_record_behind_one_that_claims_a_later_offset_is_not_left_out(kafka, topic):
+    hidden_by_another_offset(kafka, topic)
+    scan, shown = Scan(kafka, [Stretch(topic, 0, 0, None)], 30.0), []
+    following = scan.run()
+    while len(shown) < 2:
+        shown += next(following).offsets
+    assert shown == [0, 1_000_000]
+    Log(kafka, topic).write(0, (1, b"k", b"v", ()))
+    with pytest.raises((RecordsNotGiven, OffsetsFall), match=f"{topic}:0"):
+        deque(following, maxlen=0)
+
+
+def test_a_scan_passes_what_has_a_reason_to_be_absent(kafka, topic):
+    log = Log(kafka, topic)
+    for n in range(3):
+        log.commit(0, (n, b"k", b"v", ()))
+        log.abort(0, (n, b"k", b"v", ()), (n, b"k", b"v", ()))
+    end = log.bounds().stable_end
+    scan = Scan(kafka, [Stretch(topic, 0, 0, end)], 30.0)
+    found = [offset for run in scan.run() for offset in run.offsets]
+    assert (found, scan.scanned) == ([each.offset for each in log.records], end)
 
 
 def test_a_time_before_1970_leads_past_records_of_before_it(kafka, topic):

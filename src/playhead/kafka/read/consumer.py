@@ -89,6 +89,18 @@ class RecordTooLarge(PlayheadError):
         )
 
 
+class OffsetsFall(BadAnswer):
+    """A record has an offset that is not after that of the record before it."""
+
+    def __init__(self, place: TopicPartition, before: int, after: int) -> None:
+        self.place, self.before, self.after = place, before, after
+        super().__init__(f"{place[0]}:{place[1]} has offset {after} after offset {before}")
+        self.hint = (
+            "a producer may have written a record under an offset that is not its own; read the records before and "
+            f"after it: --offsets {place[0]}:{place[1]}:FROM-TO"
+        )
+
+
 def first_too_large(
     found: Sequence[Message], headers: Sequence[Headers], size: int
 ) -> tuple[int, RecordTooLarge] | None:
@@ -120,9 +132,8 @@ def need_order(found: Sequence[Message]) -> None:
     offsets = list(map(Message.offset, found))
     if not any(map(ge, offsets, islice(offsets, 1, None))):
         return
-    place = f"{found[0].topic()}:{found[0].partition()}"
     before, after = next(pair for pair in pairwise(offsets) if ge(*pair))
-    raise BadAnswer(f"{place} has offset {after} after offset {before}")
+    raise OffsetsFall((found[0].topic(), found[0].partition()), before, after)
 
 
 class PartitionConsumer:

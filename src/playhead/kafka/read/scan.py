@@ -7,18 +7,27 @@ from itertools import groupby
 
 from confluent_kafka import KafkaError, Message
 
+from playhead.absence import Blank, absent_between
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.read.consumer import PartitionConsumer, need_order
+from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S
+from playhead.kafka.read.absences import LogExplainer, RecordsNotGiven
+from playhead.kafka.read.consumer import OffsetsFall, PartitionConsumer, need_order
 from playhead.kafka.read.reader import headers_of
 from playhead.note import Note
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.source import Bounds, Source, TopicPartition
+from playhead.source import Bounds, OutOfBounds, Source, TopicPartition
 from playhead.span import OffsetSpan, Resolved
 from playhead.time_span import ReadOn, time_span
 
 _LOOK_S = 0.2
+_MOST_BLANKS = 1_000
+"""With more runs of offsets without a record, the log is asked for their reasons before reading continues."""
+_NOT_GIVEN_HINT = (
+    "read the records before and after them: --offsets TOPIC:PARTITION:FROM-TO; a producer may have written "
+    "what the client cannot read"
+)
 
 
 class NoSuchOffsets(PlayheadError):
@@ -164,6 +173,8 @@ class Scan:
     patience_s: float
     trouble: str | None = None
     """While following: why nothing can arrive now."""
+    _blanks: dict[TopicPartition, list[Blank]] = field(default_factory=dict, init=False)
+    """The offsets without a record that the log was not asked about yet."""
 
     @property
     def scanned(self) -> int:
@@ -179,7 +190,10 @@ class Scan:
         return sum((each.end or 0) - each.start for each in self.stretches)
 
     def run(self) -> Iterator[Records]:
-        """Yield runs of records, each of one partition in order; empty runs while following and waiting."""
+        """Yield runs of records, each of one partition in order; empty runs while following and waiting.
+
+        Raises if the log holds records at offsets that were passed without one.
+        """
         left = {each.place: each for each in self.stretches if not each.is_done}
         if not left:
             return
@@ -191,6 +205,7 @@ class Scan:
                 if follows:
                     self.trouble = None if found else consumer.last_error
                     if not found:
+                        self._need_no_more()
                         yield Records("", 0)
                 for place, arrived in groupby(found, lambda each: (each.topic(), each.partition())):
                     yield from self._take(consumer, left, place, list(arrived))
@@ -199,6 +214,25 @@ class Scan:
                     del left[place]
                 if done and left:
                     consumer.unassign(done)
+                if sum(map(len, self._blanks.values())) > _MOST_BLANKS:
+                    self._need_no_more()
+        self._need_no_more()
+
+    def _need_no_more(self) -> None:
+        """Raise if the log holds records where the client gave none; what was deleted meanwhile cannot be told."""
+        blanks, self._blanks = self._blanks, {}
+        if not blanks:
+            return
+        timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
+        with closing(LogExplainer(self.connection, timeout_s=timeout_s)) as log:
+            for place, its in blanks.items():
+                try:
+                    log.explain(place, its)
+                except OutOfBounds:
+                    continue
+                except RecordsNotGiven as exc:
+                    exc.hint = _NOT_GIVEN_HINT
+                    raise
 
     def _take(
         self,
@@ -212,13 +246,16 @@ class Scan:
         for each in arrived:
             error = each.error()
             if error is None:
-                if stretch is not None and stretch.at <= each.offset():
+                if stretch is not None:
+                    if each.offset() < stretch.at:
+                        raise OffsetsFall(place, stretch.at - 1, each.offset())
                     position = each.offset() + 1
                     if stretch.end is None or each.offset() < stretch.end:
                         good.append(each)
             elif error.code() == KafkaError._PARTITION_EOF:
                 position = max(position, each.offset())
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and stretch is not None:
+                self._need_no_more()
                 raise LogMovedOn(place, offset=stretch.at)
             else:
                 consumer.refuse_permanent(error, f"reading {place[0]}")
@@ -227,6 +264,7 @@ class Scan:
         need_order(good)
         headers, _, unread = headers_of(good)
         good = good[: len(headers)]
+        began, offsets = stretch.at, [each.offset() for each in good]
         if good:
             # If the caller stops in the middle of a run, this is the position.
             stretch.move(good[-1].offset() + 1)
@@ -234,6 +272,12 @@ class Scan:
         if unread is not None:
             raise unread
         stretch.move(position)
+        blanks = absent_between(began, offsets)
+        passed = offsets[-1] + 1 if offsets else began
+        if passed < stretch.at:
+            blanks.append((passed, stretch.at))
+        if blanks:
+            self._blanks.setdefault(place, []).extend(blanks)
 
 
 def _columns(place: TopicPartition, found: list[Message], headers: list[Headers]) -> Records:
