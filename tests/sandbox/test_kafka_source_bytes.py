@@ -7,6 +7,10 @@ import pytest
 from confluent_kafka import Producer
 
 from playhead.errors import PlayheadError
+from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.offsets import entries_at
+from playhead.kafka.groups.partitions import gather
+from playhead.kafka.groups.position import AtInstant
 from playhead.kafka.read import consumer
 from playhead.kafka.read.absences import RecordsNotGiven
 from playhead.kafka.read.consumer import OffsetsFall
@@ -59,6 +63,25 @@ def test_times_are_kept_as_they_are(kafka, topic):
     assert source.offsets_at(-5) == {(topic, 0): 0}
     assert source.offsets_at(1_001) == {(topic, 0): 6}
     assert source.offsets_at(soon + 1) == {(topic, 0): 8}
+
+
+@pytest.mark.parametrize("said", [150, 1_000_000])
+def test_a_record_that_claims_another_offset_hides_no_others_from_a_time(kafka, topic, said):
+    """Brokers take it, and answer with what it claims."""
+    log = Log(kafka, topic)
+    log.write(0, *[(n, b"k", b"v", ()) for n in range(1, 51)])
+    produce_raw(kafka, topic, 0, [(90, b"k", b"v", ()), (60, b"k", b"v", ())], places=[said, 1])
+    for start in range(51, 301, 10):
+        log.write(0, *[(n, b"k", b"v", ()) for n in range(start, start + 10)])
+    place, source = (topic, 0), KafkaSource(kafka, (topic,))
+    with Admin(kafka) as admin:
+        assert entries_at(admin, [place], 80).get(place) == (200 if said == 150 else None)
+    assert source.offsets_at(80) == {place: 0}
+    assert source.offsets_at(50) == {place: 49}
+    assert source.offsets_at(91) == {place: 92}
+    assert source.offsets_at(1_000) == {place: 302}
+    with Admin(kafka) as admin, pytest.raises(OffsetsFall, match="offset 5[12] after"):
+        gather(admin, kafka, AtInstant(80, "80"), [place])
 
 
 def hidden_by_another_offset(kafka, topic):

@@ -224,7 +224,7 @@ def test_compaction_shows_in_the_log_itself(is_compacted, reason):
 
 
 def package(first: int, last: int, count: int, attributes: int, body: bytes = b"") -> bytes:
-    rest = struct.pack(">ibIhiqqqhii", 0, 2, 0, attributes, last - first, 0, 0, 7, 0, 0, count)
+    rest = struct.pack(">ibIhiqqqhii", 0, 2, 0, attributes, last - first, 8, 9, 7, 0, 0, count)
     return struct.pack(">qi", first, len(rest) + len(body)) + rest + body
 
 
@@ -240,11 +240,11 @@ def test_heads_are_read_as_kafka_writes_them():
     cut = package(13, 20, 8, 0, b"z" * 99)
     for end in range(1, len(cut), 7):
         assert list(heads_in(data + cut[:end])) == [
-            Head(3, 8, 5, 7),
-            Head(8, 10, 2, 7, True),
-            Head(10, 11, 1, 7, True, True, True),
-            Head(11, 12, 1, 7, True, True, False),
-            Head(12, 13, 1, 7, True, True, True),
+            Head(3, 8, 5, 7, first_ms=8, latest_ms=9),
+            Head(8, 10, 2, 7, True, first_ms=8, latest_ms=9),
+            Head(10, 11, 1, 7, True, True, True, first_ms=8, latest_ms=9),
+            Head(11, 12, 1, 7, True, True, False, first_ms=8, latest_ms=9),
+            Head(12, 13, 1, 7, True, True, True, latest_ms=9),
         ]
 
 

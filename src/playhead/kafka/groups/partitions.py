@@ -12,6 +12,7 @@ from playhead.kafka.groups.position import ByPartition, Facts, Position
 from playhead.kafka.groups.record_times import times_of
 from playhead.kafka.groups.scope import NoSuchPartition, Scope
 from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.read.time_answers import leaving_out
 from playhead.kafka.read.time_lookup import first_records_at
 from playhead.source import Bounds, TopicPartition
 from playhead.time_span_tail import SearchedEnd, Tail, look
@@ -80,6 +81,10 @@ def gather(
         found = first_records_at(
             connection, entries, ends, instant_ms=mode.instant_ms, patience_s=PATIENCE_S
         )
+        wrong = leaving_out(
+            connection, found, instant_ms=mode.instant_ms, timeout_s=admin.timeout_s
+        )
+        found |= {place: bounds[place].earliest for place in wrong}
         earlier = _earlier(connection, found, ends, mode.instant_ms)
     return {
         place: Gathered(held, _at(found[place], held), earlier.get(place))

@@ -26,7 +26,7 @@ _AT_ONCE = 32
 
 _HEAD = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_BYTES, _MAGIC_AT, _CURRENT = 12, 16, 2
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_TRANSACTIONAL, _CONTROL, _HORIZON = 0x10, 0x20, 0x40
 _LEAST_OLD_BYTES, _MARKER_BYTES = 26, 64
 _ABORT = 0
 
@@ -45,6 +45,10 @@ class Head:
     is_marker: bool = False
     """Whether it is a transaction marker."""
     is_abort: bool = False
+    first_ms: int = -1
+    """The time of its first record, if the header has it."""
+    latest_ms: int = -1
+    """The latest time of its records; unknown of times before 1970, and of records from before 0.11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,7 @@ def heads_in(data: bytes) -> Iterator[Head]:
 def _head(data: bytes, at: int, end: int) -> Head:
     found = _HEAD.unpack_from(data, at)
     first, attributes, last, producer, count = found[0], found[5], found[6], found[9], found[12]
+    first_ms, latest_ms = -1 if attributes & _HORIZON else found[7], found[8]
     if last < 0 or count < 0:
         raise BadAnswer(f"a record batch of {count:,} records up to {last:,}")
     is_marker = bool(attributes & _CONTROL)
@@ -216,7 +221,8 @@ def _head(data: bytes, at: int, end: int) -> Head:
     # Compaction can leave a batch without records.
     is_abort = is_marker and count > 0 and _is_abort(data[at + _HEAD.size : end][:_MARKER_BYTES])
     is_transactional = bool(attributes & _TRANSACTIONAL)
-    return Head(first, first + last + 1, count, producer, is_transactional, is_marker, is_abort)
+    kind = is_transactional, is_marker, is_abort
+    return Head(first, first + last + 1, count, producer, *kind, first_ms, latest_ms)
 
 
 def _is_abort(record: bytes) -> bool:

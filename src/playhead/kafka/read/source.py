@@ -18,6 +18,7 @@ from playhead.kafka.admin.offsets import (
     describe_those,
     entries_at,
     is_like,
+    log_starts,
     places_of,
     stable_ends,
     topics_like,
@@ -31,6 +32,7 @@ from playhead.kafka.read.facts import (
     topic_facts,
 )
 from playhead.kafka.read.reader import KafkaReader
+from playhead.kafka.read.time_answers import leaving_out
 from playhead.kafka.read.time_lookup import first_records_at
 from playhead.kafka.read.time_probes import glance
 from playhead.record import Slice
@@ -125,15 +127,24 @@ class KafkaSource:
             return ends_of_epochs(admin, self.connection, epochs)
 
     def offsets_at(self, instant_ms: int) -> Mapping[TopicPartition, int]:
-        """Use Kafka's time index, and read past the markers at which it stops."""
+        """Use Kafka's time index, and read past the markers at which it stops.
+
+        Where its answer would leave out records, the answer is the log start, which leaves out none.
+        """
         with self._asking() as admin:
             places = places_of(self._described(admin))
             # The ends first: records that arrive later are not part of the answer.
             ends = stable_ends(admin, places)
             found = entries_at(admin, places, instant_ms)
-        return first_records_at(
+        answers = first_records_at(
             self.connection, found, ends, instant_ms=instant_ms, patience_s=self.patience_s
         )
+        timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
+        wrong = leaving_out(self.connection, answers, instant_ms=instant_ms, timeout_s=timeout_s)
+        if wrong:
+            with self._asking() as admin:
+                answers |= log_starts(admin, wrong)
+        return answers
 
     def glance(
         self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
