@@ -16,6 +16,9 @@ class LogHeads(Handle):
     def close(self) -> None:
         """Nothing is open."""
 
+    def look_at(self, wanted: Sequence[tuple[Place, int]], *, most_bytes: int) -> list[Heads]:
+        return [self.look(place, [at], most_bytes=most_bytes)[0] for place, at in wanted]
+
     def look(self, place: Place, offsets: Sequence[int], *, most_bytes: int) -> list[Heads]:
         self.call()
         log = self.kafka.cluster.log(place)
@@ -44,6 +47,8 @@ def _head(entry: Stored) -> Head:
         1,
         producer=-1 if is_marker else _number(entry),
         is_transactional=is_transactional,
+        first_ms=entry.timestamp_ms,
+        latest_ms=entry.timestamp_ms,
         **kind,
     )
 

@@ -90,14 +90,25 @@ class LogHeads:
         self, place: TopicPartition, offsets: Sequence[int], *, most_bytes: int
     ) -> list[Heads]:
         """Return the record batches from each of the offsets on; the first is complete, however large it is."""
-        found: list[Heads] = []
-        for start in range(0, len(offsets), _AT_ONCE):
-            bodies = [_request(place, at, most_bytes) for at in offsets[start : start + _AT_ONCE]]
-            found += [self._heads(place, *answer) for answer in self._asked(place, bodies)]
-        return found
+        return self.look_at([(place, offset) for offset in offsets], most_bytes=most_bytes)
 
-    def _asked(self, place: TopicPartition, bodies: Sequence[bytes]) -> "list[Answer]":
-        address = self._leader(place)
+    def look_at(
+        self, wanted: Sequence[tuple[TopicPartition, int]], *, most_bytes: int
+    ) -> list[Heads]:
+        """Return the same for offsets of several partitions; each leader is asked about many at once."""
+        of_leader: dict[str, list[int]] = {}
+        for index, (place, _) in enumerate(wanted):
+            of_leader.setdefault(self._leader(place), []).append(index)
+        found: dict[int, Heads] = {}
+        for address, indexes in of_leader.items():
+            for start in range(0, len(indexes), _AT_ONCE):
+                part = indexes[start : start + _AT_ONCE]
+                answers = self._asked(address, [_request(*wanted[i], most_bytes) for i in part])
+                for i, answer in zip(part, answers, strict=True):
+                    found[i] = self._heads(wanted[i][0], *answer)
+        return [found[i] for i in range(len(wanted))]
+
+    def _asked(self, address: str, bodies: Sequence[bytes]) -> "list[Answer]":
         wire = self._wires.get(address)
         if wire is not None:
             try:
@@ -146,7 +157,7 @@ class LogHeads:
 
 
 make_heads: Callable[..., LogHeads] = LogHeads
-"""The simulation replaces this with an object that has `look` and `close`."""
+"""The simulation replaces this with an object that has `look`, `look_at` and `close`."""
 
 
 def open_heads(connection: KafkaConnection, *, timeout_s: float) -> LogHeads:

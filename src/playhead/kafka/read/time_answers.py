@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import MissingPiece
-from playhead.kafka.read.log_heads import LogHeads, open_heads
+from playhead.errors import BrokerUnavailable, MissingPiece
+from playhead.kafka.read.log_heads import Heads, open_heads
 from playhead.source import TopicPartition
 
-_BEFORE = tuple(10**power for power in range(9))
-"""How far before an answer the log is looked at: who hides records cannot have written all of these batches."""
+_BEFORE = (1, 10, 1_000, 100_000)
+"""How far before an answer a batch is looked at; who hides records has hardly written all of these."""
 _ONE_BATCH = 1
 
 
@@ -26,21 +26,31 @@ def leaving_out(
 ) -> list[TopicPartition]:
     """Return the partitions in which a record before the answer is not before the time, by the headers of batches.
 
-    Nothing is looked at where only the client can log in.
+    Nothing is looked at where only the client can log in, or while a leader does not answer.
     """
+    wanted = [
+        (place, at - distance)
+        for place, at in answers.items()
+        for distance in _BEFORE
+        if distance <= at
+    ]
     with closing(open_heads(connection, timeout_s=timeout_s)) as log:
         try:
-            return [it for it, at in answers.items() if _leaves_out(log, it, at, instant_ms)]
-        except MissingPiece:
+            found = log.look_at(wanted, most_bytes=_ONE_BATCH)
+        except (MissingPiece, BrokerUnavailable):
             return []
+    wrong = {
+        place
+        for (place, _), heads in zip(wanted, found, strict=True)
+        if _has_one_since(instant_ms, heads, before=answers[place])
+    }
+    return [place for place in answers if place in wrong]
 
 
-def _leaves_out(log: LogHeads, place: TopicPartition, answer: int, instant_ms: int) -> bool:
+def _has_one_since(instant_ms: int, heads: Heads, *, before: int) -> bool:
     since_ms = max(0, instant_ms)  # Brokers write -1 as the latest of times before 1970.
-    looked_at = [answer - distance for distance in _BEFORE if distance <= answer]
     return any(
-        (head.latest_ms if head.end <= answer else head.first_ms) >= since_ms
-        for heads in log.look(place, looked_at, most_bytes=_ONE_BATCH)
+        (head.latest_ms if head.end <= before else head.first_ms) >= since_ms
         for head, is_aborted in heads.with_fate()
-        if head.count and head.first < answer and not (is_aborted or head.is_marker)
+        if head.count and head.first < before and not (is_aborted or head.is_marker)
     )
