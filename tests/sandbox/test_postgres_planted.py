@@ -169,6 +169,14 @@ def test_what_could_run_code_is_refused(planted: Planted, statement: str, reason
     planted.refused(reason)
 
 
+def test_a_ledger_that_a_crash_would_empty_is_refused(planted: Planted) -> None:
+    """Its rows would be gone, and those of the target not: a resume would write them again."""
+    planted.target.prepare("r", Inspection(""), terms())
+    for name in ("entries", "replays"):
+        planted.run(f"ALTER TABLE playhead_ledger.{name} SET UNLOGGED")
+    planted.refused("the table is unlogged")
+
+
 def test_the_marks_too(planted: Planted) -> None:
     planted.target.prepare("r", Inspection(""), terms())
     planted.run(f"CREATE TABLE {MARKS} (run text)")

@@ -34,7 +34,8 @@ SELECT pg_catalog.pg_get_userbyid(n.nspowner)::text, n.nspowner IN (SELECT oid F
                 THEN 'a trigger' END,
            CASE WHEN c.relrowsecurity THEN 'row security' END,
            CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE c.oid IN (inhrelid, inhparent))
-                THEN 'a parent or child table' END)
+                THEN 'a parent or child table' END),
+       c.relpersistence = 'u'
 FROM pg_catalog.pg_namespace n
 LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2
 WHERE n.nspname = $1
@@ -136,6 +137,9 @@ class OwnTable:
         elif found.attached:
             reason = f"the table, which belongs to {found.owner}, has {found.attached}"
             hint = f"remove that from {table}: it could run code as this user"
+        elif found.is_unlogged:
+            reason = "the table is unlogged: a crash of the server empties it, and the rows that it accounts for stay"
+            hint = f"ALTER TABLE {table} SET LOGGED"
         else:
             return
         raise NoLedger(self.place, reason=reason, hint=hint)
@@ -184,3 +188,4 @@ class _Found:
     is_trusted: bool | None
     attached: str
     """What could run code although the owner is trusted."""
+    is_unlogged: bool | None
