@@ -247,6 +247,37 @@ def test_rows_that_a_foreign_key_removes_with_another(
     assert (entry.details["deleted"], "also_removed" in entry.details) == (1, False)
 
 
+def test_a_tombstone_whose_row_the_trigger_of_a_child_table_keeps(
+    sandbox: Endpoints, schema: str
+) -> None:
+    child = """
+    CREATE TABLE "{schema}".child () INHERITS ({{table}}); INSERT INTO "{schema}".child VALUES (7, 'a');
+    CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$;
+    CREATE TRIGGER t BEFORE DELETE ON "{schema}".child FOR EACH ROW EXECUTE FUNCTION "{schema}".f()
+    """
+    columns = "id int PRIMARY KEY, v text"
+    table = made(sandbox, schema, columns, child, on_conflict="update", tombstones="delete")
+    entry = table.commit([record(0, None, key=b"7"), record(1, {"id": 8})])
+    assert table.rows("id") == [(7,), (8,)]
+    assert (entry.written, entry.filtered, entry.details["not_deleted"]) == (1, 1, 1)
+
+
+def test_rows_that_the_trigger_of_a_table_below_removes(sandbox: Endpoints, schema: str) -> None:
+    below = """
+    CREATE TABLE "{schema}".b (id int REFERENCES {{table}} ON DELETE CASCADE);
+    CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+    $$BEGIN DELETE FROM "{schema}".cars WHERE id = 9; RETURN NULL; END$$;
+    CREATE TRIGGER t AFTER DELETE ON "{schema}".b FOR EACH ROW EXECUTE FUNCTION "{schema}".f()
+    """
+    columns = "id int PRIMARY KEY, v text"
+    table = made(sandbox, schema, columns, below, on_conflict="update", tombstones="delete")
+    table.commit(records({"id": 1}, {"id": 9}))
+    table.run(f'INSERT INTO "{schema}".b VALUES (1)')
+    entry = table.commit([record(2, None, key=b"1")])
+    assert table.rows("id") == []
+    assert (entry.details["deleted"], entry.details["also_removed"]) == (1, 1)
+
+
 def test_a_trigger_that_only_counts(sandbox: Endpoints, schema: str) -> None:
     counts = """
     CREATE TABLE "{schema}".counts (n int); INSERT INTO "{schema}".counts VALUES (0);

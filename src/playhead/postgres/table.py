@@ -101,7 +101,10 @@ SELECT c.oid::int8, c.relkind::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE NOT g.tgisinternal AND g.tgenabled <> 'D'
                AND g.tgtype::int4 & 28 <> 0 AND g.tgrelid IN (
-                   SELECT c.oid UNION ALL SELECT relid FROM pg_catalog.pg_partition_tree(c.oid)))
+                   WITH RECURSIVE below AS (
+                       SELECT c.oid
+                       UNION SELECT i.inhrelid FROM below JOIN pg_catalog.pg_inherits i ON i.inhparent = below.oid
+                   ) SELECT oid FROM below))
        OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type IN ('3', '4')
                   AND w.ev_enabled <> 'D'),
        pg_catalog.row_security_active(c.oid),
@@ -113,7 +116,13 @@ SELECT c.oid::int8, c.relkind::text,
                    WHERE k.conrelid = c.oid AND k.contype = 'f' AND k.confdeltype = 'c'
                    UNION SELECT k.confrelid FROM up JOIN pg_catalog.pg_constraint k ON k.conrelid = up.oid
                    WHERE k.contype = 'f' AND k.confdeltype = 'c'
-               ) SELECT FROM up WHERE up.oid = c.oid),
+               ) SELECT FROM up WHERE up.oid = c.oid)
+       OR EXISTS (WITH RECURSIVE below AS (
+                      SELECT c.oid
+                      UNION SELECT k.conrelid FROM below JOIN pg_catalog.pg_constraint k ON k.confrelid = below.oid
+                      WHERE k.contype = 'f' AND k.confdeltype = 'c'
+                  ) SELECT FROM below JOIN pg_catalog.pg_trigger g ON g.tgrelid = below.oid
+                  WHERE below.oid <> c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND g.tgtype::int4 & 8 <> 0),
        EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type = '3' AND w.is_instead
                AND w.ev_enabled <> 'D')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -208,7 +217,8 @@ class Table:
     has_deferred: bool
     """Whether a constraint may be checked as late as the transaction's end."""
     cascades: bool
-    """Whether the deletion of a row may delete others, by foreign keys that lead back to this table."""
+    """Whether the deletion of a row may delete others, by foreign keys that lead back to this table, or to one with
+    triggers of deletions."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
     may_write_elsewhere: bool = False
