@@ -14,7 +14,8 @@ _LEDGER = r'"(?P<schema>playhead_ledger)"\."(?P<name>entries)"'
 def _found(link: Link, _: Any, parameters: Sequence[Any]) -> Answer:
     kind = "r" if tuple(parameters) in link.base.tables else None
     owner = "playhead"
-    found = (owner, True, kind, owner if kind else None, True if kind else None, "")
+    told = (owner, True, "", False) if kind else (None, None, "", None)
+    found = (owner, True, kind, *told)
     return ([found] if parameters[0] in link.base.schemas else []), -1
 
 
