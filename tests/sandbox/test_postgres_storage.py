@@ -221,6 +221,24 @@ def test_an_unlogged_table_with_rows_of_others(sandbox, schema, tape, replay_id,
     assert f"only playhead verify {replay_id}, which reads them, shows if all" in said
 
 
+def test_an_unlogged_table_with_as_many_rows_of_another_replay(
+    sandbox, schema, tape, replay_id, engines, capsys
+):
+    table = Table.made(sandbox.database_url, schema, "id int")
+    table.run("ALTER TABLE {table} SET UNLOGGED")
+    half_played(tape, table, replay_id, engines)
+    (written,) = table.run("SELECT count(*) FROM {table}")[0]
+    table.run("DELETE FROM {table}")
+    table.run(f"INSERT INTO {{table}} SELECT 100 + n FROM generate_series(1, {written}) n")
+    table.run(
+        "INSERT INTO playhead_ledger.replays (replay, terms) SELECT 'other-' || replay, terms "
+        "FROM playhead_ledger.replays WHERE replay = %s",
+        replay_id,
+    )
+    assert code_of("resume", replay_id, "--yes") == 0
+    assert f"{schema}.cars is unlogged, and has rows of others too" in capsys.readouterr().err
+
+
 LAPS = "id int PRIMARY KEY, lap float8, car text, note text, best float8"
 ALTERED = {
     "dropped": ("ALTER TABLE {table} DROP COLUMN lap", "the column lap of {table} is gone"),

@@ -41,7 +41,7 @@ def test_a_plan_and_a_proof_name_partitions_on_other_servers(monkeypatch, kind, 
     monkeypatch.setattr(storage, "place_of", lambda *_: PLACE)
     rules: Any = SimpleNamespace(lacking=lambda _: [])
     entries = [entry(0, 5)]
-    found = storage.written_rows(session, "cars", entries, lambda _: rules)
+    found = storage.written_rows(session, "cars", entries, lambda _: rules, lambda _: rules)
     assert [entries[0].slice.topic, len(found.doubtful), found.lost] == [TOPIC, count, []]
     told = [*(each.text for each in notes), *found.doubtful]
     assert all(

@@ -9,6 +9,7 @@ from playhead.postgres.open_table import WriteRules
 from playhead.postgres.session import Session
 from playhead.postgres.table import Table, read_table
 from playhead.postgres.table_name import place_of
+from playhead.postgres.terms import Replays
 from playhead.written_rows import WrittenRows, changes_since
 
 _STORAGE = "storage"
@@ -62,6 +63,7 @@ def written_rows(
     name: str,
     entries: Sequence[Entry],
     rules_of: Callable[[Table], WriteRules],
+    replays_of: Callable[[Session], Replays],
 ) -> WrittenRows:
     """Return what says that rows of the entries are gone, may be gone, or lost their columns."""
     tables: dict[Table, list[Entry]] = {}
@@ -101,8 +103,8 @@ def written_rows(
             lost.append(f"{table.place} {why}, and has {found:,} rows, of {least:,} written")
         elif is_rewritten:
             doubtful.append(f"{table.place} {why} after rows were committed")
-        elif found != least:
-            # A crash may have emptied it, and others may have written since.
+        elif found != least or len(replays_of(session).begun_with(table.place, table.oid)) > 1:
+            # A crash may have emptied it, and others may have written since, perhaps just as many.
             doubtful.append(f"{table.place} {why}, and has rows of others too")
     return WrittenRows(lost, doubtful, altered, unfilled, lacks)
 

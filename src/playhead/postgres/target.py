@@ -276,7 +276,7 @@ class PostgresTarget(Target):
 
     def written_rows(self, entries: Sequence[Entry], /) -> WrittenRows:
         with self._session() as session:
-            return storage.written_rows(session, self.table, entries, self._habits)
+            return storage.written_rows(session, self.table, entries, self._habits, self._replays)
 
     @contextmanager
     def watch(self, replay_id: str, /) -> Iterator[Callable[[], Sequence[Entry]]]:
