@@ -1,9 +1,12 @@
 """GoReplay, HAR and extracts as sources; large files in parts; and requests that name what cannot be."""
 
+import bz2
 import gzip
 import json
+import lzma
 import time
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -85,6 +88,17 @@ def test_gor_contract(tmp_path: Path) -> None:
     packed = tmp_path / "shop.gor.gz"
     packed.write_bytes(gzip.compress((tmp_path / "shop.gor").read_bytes()))
     assert everything(TrafficSource("gor", str(packed))) == wanted
+
+
+@pytest.mark.parametrize(("packs", "name"), [(bz2.compress, "bzip2"), (lzma.compress, "xz")])
+@pytest.mark.parametrize("form", ["gor", "har", "rrpair", "extract"])
+def test_a_file_that_is_compressed_otherwise_is_not_taken_for_an_empty_one(
+    tmp_path: Path, form: str, packs: Callable[[bytes], bytes], name: str
+) -> None:
+    file = tmp_path / "shop.jsonl"
+    file.write_bytes(packs(b"1 1 1\nGET / HTTP/1.1\r\n\r\n\n"))
+    with pytest.raises(NoSnapshot, match=f"it is compressed with {name}"):
+        everything(TrafficSource(form, str(file)))
 
 
 def test_the_sample_of_gor() -> None:

@@ -22,6 +22,13 @@ LONGEST: Final = 256 << 20
 """Largest decompressed size in bytes of one document, entry or line; gzip can compress it to a thousandth."""
 _READ_AT_ONCE: Final = 256 << 10
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_PACKED = b"\x1f\x8b"
+_PACKED_OTHERWISE: Final = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+}
 SECTION: Final = b"### "
 """First bytes of a Markdown recording."""
 _RAW: Final = ("raw.jsonl", "raw_rr.jsonl")
@@ -180,9 +187,14 @@ def plain(file: Path) -> FileIO:
 
 
 def is_packed(file: Path) -> bool:
-    """Return whether the file is gzip, by its first bytes."""
-    with plain(file) as opened:
-        return opened.read(2) == b"\x1f\x8b"
+    """Return whether the file is gzip, by its first bytes; raises `NoSnapshot` if it is another archive."""
+    with plain(file) as content:
+        start = content.read(max(map(len, _PACKED_OTHERWISE)))
+    for magic, name in _PACKED_OTHERWISE.items():
+        if start.startswith(magic):
+            hint = "decompress it first; a file that gzip has compressed is read as it is"
+            raise NoSnapshot(str(file), reason=f"it is compressed with {name}", hint=hint)
+    return start.startswith(_PACKED)
 
 
 @contextmanager

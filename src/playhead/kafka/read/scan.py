@@ -219,7 +219,7 @@ class Scan:
         self._need_no_more()
 
     def _need_no_more(self) -> None:
-        """Raise if the log holds records where the client gave none; what was deleted meanwhile cannot be told."""
+        """Raise if the log holds records where the client gave none; nothing is known of what was deleted meanwhile."""
         blanks, self._blanks = self._blanks, {}
         if not blanks:
             return
