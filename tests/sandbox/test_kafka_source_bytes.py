@@ -18,7 +18,7 @@ from playhead.kafka.read.reader import UnreadableHeader
 from playhead.kafka.read.scan import Scan, Stretch
 from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice, TimestampType
-from tests.sandbox.kafka_log import Log, produce_raw
+from tests.sandbox.kafka_log import SOON_COMPACTED, Log, produce_raw
 from tests.sandbox.test_kafka_source import read, whole
 
 CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
@@ -82,6 +82,30 @@ def test_a_record_that_claims_another_offset_hides_no_others_from_a_time(kafka, 
     assert source.offsets_at(1_000) == {place: 302}
     with Admin(kafka) as admin, pytest.raises(OffsetsFall, match="offset 5[12] after"):
         gather(admin, kafka, AtInstant(80, "80"), [place])
+
+
+def test_a_batch_that_lost_its_first_record_hides_no_others_from_a_time(kafka, make_topic):
+    """Compaction leaves its offset, and the time of the record that is the first now."""
+    log = Log(kafka, make_topic(**SOON_COMPACTED))
+    log.write(0, *[(n + 1, b"old-%d" % n, b"v", ()) for n in range(5)])
+    keys = (b"again", b"b", b"c")
+    produce_raw(kafka, log.topic, 0, [(n, key, b"v", ()) for n, key in enumerate(keys, 10)])
+    log.write(0, (20, b"again", b"v", ()))
+    source, deadline = KafkaSource(kafka, (log.topic,)), time.monotonic() + 120
+    while 5 in [each.offset for each in read(source, whole(log))]:
+        assert time.monotonic() < deadline, "not compacted"
+        time.sleep(0.3)
+        log.write(0, (round(time.time() * 1_000), b"roll", b"another segment", ()))
+    assert [source.offsets_at(t)[log.topic, 0] for t in (5, 6, 11, 12, 13)] == [4, 6, 6, 7, 8]
+
+
+def test_a_trim_within_a_batch_hides_no_records_from_a_time(kafka, topic):
+    log = Log(kafka, topic)
+    produce_raw(kafka, topic, 0, [(n, b"k", b"v", ()) for n in (100, 1, 2, 50)])
+    log.write(0, (60, b"k", b"v", ()))
+    log.delete_before(0, 1)
+    source = KafkaSource(kafka, (topic,))
+    assert [source.offsets_at(t)[topic, 0] for t in (1, 2, 50, 60)] == [1, 2, 3, 4]
 
 
 def hidden_by_another_offset(kafka, topic):

@@ -60,6 +60,7 @@ class Heads:
     """Producer and first offset of the aborted transactions among them."""
     is_gone: bool = False
     """Whether the offset is below the log start now."""
+    log_start: int = 0
 
     def with_fate(self) -> Iterator[tuple[Head, bool]]:
         """Return each record batch, and whether it was aborted; a producer has one transaction at a time."""
@@ -194,11 +195,10 @@ def read_answer(fields: Fields) -> Answer:
         return -1, Heads(())
     fields.int32()
     code = fields.int16()
-    for _ in range(3):
-        fields.int64()  # The partition's bounds.
+    _, _, log_start = (fields.int64() for _ in range(3))  # The partition's bounds.
     count = fields.length(least=16)
     aborted = tuple((fields.int64(), fields.int64()) for _ in range(count))
-    return code, Heads(tuple(heads_in(fields.bytes_())), aborted)
+    return code, Heads(tuple(heads_in(fields.bytes_())), aborted, log_start=log_start)
 
 
 def heads_in(data: bytes) -> Iterator[Head]:

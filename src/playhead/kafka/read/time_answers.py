@@ -9,7 +9,7 @@ from contextlib import closing
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, MissingPiece
-from playhead.kafka.read.log_heads import Heads, open_heads
+from playhead.kafka.read.log_heads import Head, Heads, open_heads
 from playhead.source import TopicPartition
 
 _BEFORE = (1, 10, 1_000, 100_000)
@@ -50,7 +50,14 @@ def leaving_out(
 def _has_one_since(instant_ms: int, heads: Heads, *, before: int) -> bool:
     since_ms = max(0, instant_ms)  # Brokers write -1 as the latest of times before 1970.
     return any(
-        (head.latest_ms if head.end <= before else head.first_ms) >= since_ms
+        (head.latest_ms if head.end <= before else _first_ms(head)) >= since_ms
         for head, is_aborted in heads.with_fate()
-        if head.count and head.first < before and not (is_aborted or head.is_marker)
+        # A trim within a batch may have removed the record that its header speaks of.
+        if head.count and heads.log_start <= head.first < before
+        if not (is_aborted or head.is_marker)
     )
+
+
+def _first_ms(head: Head) -> int:
+    """Return the time of the record at the first offset; unknown if compaction may have removed this record."""
+    return head.first_ms if head.count == head.end - head.first else -1
