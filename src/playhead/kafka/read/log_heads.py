@@ -98,6 +98,7 @@ class LogHeads:
     ) -> list[Heads]:
         """Return the same for offsets of several partitions; each leader is asked about many at once."""
         of_leader: dict[str, list[int]] = {}
+        self._find_leaders([place for place, _ in wanted])
         for index, (place, _) in enumerate(wanted):
             of_leader.setdefault(self._leader(place), []).append(index)
         found: dict[int, Heads] = {}
@@ -131,12 +132,15 @@ class LogHeads:
         if wire is not None:
             wire.close()
 
+    def _find_leaders(self, places: Sequence[TopicPartition]) -> None:
+        topics = sorted({place[0] for place in places if place not in self._leaders})
+        if not topics:
+            return
+        with Admin(self._connection, timeout_s=self._timeout_s) as admin:
+            for topic, found in describe(admin, topics).items():
+                self._leaders |= {(topic, n): address for n, (_, address) in found.leaders.items()}
+
     def _leader(self, place: TopicPartition) -> str:
-        topic = place[0]
-        if place not in self._leaders:
-            with Admin(self._connection, timeout_s=self._timeout_s) as admin:
-                led = describe(admin, [topic])[topic].leaders
-            self._leaders |= {(topic, number): address for number, (_, address) in led.items()}
         if place not in self._leaders:
             raise self._away(place, "it has no leader")
         return self._leaders[place]
