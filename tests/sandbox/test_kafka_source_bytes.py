@@ -1,5 +1,6 @@
 """What a record may carry on its way through the Kafka source: sizes, headers, nulls, times."""
 
+import threading
 import time
 from collections import deque
 
@@ -140,6 +141,34 @@ def test_a_record_behind_one_that_claims_a_later_offset_is_not_left_out(kafka, t
     Log(kafka, topic).write(0, (1, b"k", b"v", ()))
     with pytest.raises((RecordsNotGiven, OffsetsFall), match=f"{topic}:0"):
         deque(following, maxlen=0)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_broker_that_is_away_does_not_end_the_look_for_what_was_not_given(
+    kafka, linked_kafka, broker_link, topic, follows
+):
+    log = Log(kafka, topic)
+    for n in range(3):
+        log.commit(0, (n, b"k", b"v", ()))
+    end = None if follows else log.bounds().stable_end
+    scan, shown = Scan(linked_kafka, [Stretch(topic, 0, 0, end)], 2.0 if follows else 20.0), []
+    running = scan.run()
+    while len(shown) < 3:
+        shown += next(running).offsets
+    broker_link.cut()
+    back = threading.Timer(5.0, broker_link.restore)
+    back.start()
+    if follows:
+        while scan.trouble is None:
+            assert not next(running).offsets
+        back.join()
+        log.write(0, (1, b"k", b"v", ()))
+        while len(shown) < 4:
+            shown += next(running).offsets
+    else:
+        deque(running, maxlen=0)
+    back.join()
+    assert shown == [0, 2, 4, 6][: len(shown)]
 
 
 def test_a_scan_passes_what_has_a_reason_to_be_absent(kafka, topic):

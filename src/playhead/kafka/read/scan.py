@@ -1,5 +1,6 @@
 """Reads spans of many partitions as records arrive, and knows the position in each at any moment."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from playhead.absence import Blank, absent_between
 from playhead.config.kafka_connection import KafkaConnection
-from playhead.errors import PlayheadError
+from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S
 from playhead.kafka.read.absences import LogExplainer, RecordsNotGiven
 from playhead.kafka.read.consumer import OffsetsFall, PartitionConsumer, need_order
@@ -219,20 +220,35 @@ class Scan:
         self._need_no_more()
 
     def _need_no_more(self) -> None:
-        """Raise if the log holds records where the client gave none; nothing is known of what was deleted meanwhile."""
-        blanks, self._blanks = self._blanks, {}
-        if not blanks:
-            return
+        """Raise if the log holds records where the client gave none; nothing is known of what was deleted meanwhile.
+
+        While a leader is away, a scan that follows asks again later, and any other waits.
+        """
+        follows, deadline = self.planned is None, time.monotonic() + self.patience_s
+        while self._blanks:
+            try:
+                self._ask_for_reasons()
+            except BrokerUnavailable as exc:
+                if follows:
+                    self.trouble = exc.reason
+                    return
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_LOOK_S)
+
+    def _ask_for_reasons(self) -> None:
         timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
         with closing(LogExplainer(self.connection, timeout_s=timeout_s)) as log:
-            for place, its in blanks.items():
+            while self._blanks:
+                place, its = next(iter(self._blanks.items()))
                 try:
                     log.explain(place, its)
                 except OutOfBounds:
-                    continue
+                    pass
                 except RecordsNotGiven as exc:
                     exc.hint = _NOT_GIVEN_HINT
                     raise
+                del self._blanks[place]
 
     def _take(
         self,
