@@ -1,7 +1,7 @@
 """Finds answers for a time that would leave out records.
 
-A producer can write a record under an offset that is not its own: brokers do not check what the records of a batch say
-of their places. Kafka's answer for a time may then be such an offset, far behind the records that it is to name.
+A producer can write a record under an offset that is not its own: brokers do not check what records say of their
+places in a record batch. Kafka's answer for a time may then be such an offset, far behind the records that it is to name.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from playhead.kafka.read.log_heads import Head, Heads, open_heads
 from playhead.source import TopicPartition
 
 _BEFORE = (1, 10, 1_000, 100_000)
-"""How far before an answer a batch is looked at; who hides records has hardly written all of these."""
-_ONE_BATCH = 1
+"""How far before an answer a record batch is looked at; who hides records has hardly written all of these."""
+_ONE_PACKAGE = 1
 
 
 def leaving_out(
@@ -24,7 +24,7 @@ def leaving_out(
     instant_ms: int,
     timeout_s: float,
 ) -> list[TopicPartition]:
-    """Return the partitions in which a record before the answer is not before the time, by the headers of batches.
+    """Return the partitions in which a record before the answer is not before the time, by the headers of record batches.
 
     Nothing is looked at where only the client can log in, or while a leader does not answer.
     """
@@ -36,7 +36,7 @@ def leaving_out(
     ]
     with closing(open_heads(connection, timeout_s=timeout_s)) as log:
         try:
-            found = log.look_at(wanted, most_bytes=_ONE_BATCH)
+            found = log.look_at(wanted, most_bytes=_ONE_PACKAGE)
         except (MissingPiece, BrokerUnavailable):
             return []
     wrong = {
@@ -52,7 +52,7 @@ def _has_one_since(instant_ms: int, heads: Heads, *, before: int) -> bool:
     return any(
         (head.latest_ms if head.end <= before else _first_ms(head)) >= since_ms
         for head, is_aborted in heads.with_fate()
-        # A trim within a batch may have removed the record that its header speaks of.
+        # A trim within a record batch may have removed the record that its header speaks of.
         if head.count and heads.log_start <= head.first < before
         if not (is_aborted or head.is_marker)
     )
