@@ -1,7 +1,8 @@
 """Finds answers for a time that would leave out records.
 
 A producer can write a record under an offset that is not its own: brokers do not check what records say of their
-places in a record batch. Kafka's answer for a time may then be such an offset, far behind the records that it is to name.
+places in a record batch. Kafka's answer for a time may then be such an offset, far behind the records that it is to
+name.
 """
 
 from collections.abc import Mapping
@@ -24,9 +25,9 @@ def leaving_out(
     instant_ms: int,
     timeout_s: float,
 ) -> list[TopicPartition]:
-    """Return the partitions in which a record before the answer is not before the time, by the headers of record batches.
+    """Return the partitions in which a record before the answer is not before the time.
 
-    Nothing is looked at where only the client can log in, or while a leader does not answer.
+    The headers of record batches say so. Nothing is looked at where only the client can log in, or while a leader does not answer.
     """
     wanted = [
         (place, at - distance)
