@@ -27,7 +27,8 @@ def leaving_out(
 ) -> list[TopicPartition]:
     """Return the partitions in which a record before the answer is not before the time.
 
-    The headers of record batches say so. Nothing is looked at where only the client can log in, or while a leader does not answer.
+    The headers of record batches say so. Nothing is looked at where only the client can log in, or while a leader
+    does not answer.
     """
     wanted = [
         (place, at - distance)
