@@ -330,6 +330,37 @@ def test_of_other_fields_a_row_has_those_of_its_record_alone(tmp_path: Path) -> 
     assert told(verified(target, given)) == (0, 2, 0)
 
 
+@pytest.mark.parametrize("rule", ["update", None])
+def test_a_tombstone_gives_its_row_the_defaults_of_columns_that_must_not_be_null(
+    tmp_path: Path, rule: str | None
+) -> None:
+    unique = " UNIQUE" if rule else ""
+    made = f"CREATE TABLE t (n INTEGER PRIMARY KEY, _key{unique}, x NOT NULL DEFAULT 3, y, _partition, _offset)"
+    rows(tmp_path / "a.db", made)
+    rules = TableRules(key=("_key",) if rule else (), on_conflict=rule, tombstones="null")
+    target, given = (
+        SqliteTarget(str(tmp_path / "a.db"), "t", rules),
+        slices_of([{"x": 1, "y": 7}, None]),
+    )
+    replayed(target, given)
+    left = rows(tmp_path / "a.db", "SELECT n, x, y FROM t ORDER BY _offset")
+    assert left == ([(1, 3, None)] if rule else [(1, 1, 7), (2, 3, None)])
+    assert told(verified(target, given)) == (2, 0, 0)
+
+
+def test_a_record_without_other_fields_gives_their_column_its_default_if_it_must_not_be_null(
+    tmp_path: Path,
+) -> None:
+    made = "CREATE TABLE t (id INTEGER PRIMARY KEY, x, more NOT NULL DEFAULT '{}', _partition, _offset)"
+    rows(tmp_path / "a.db", made)
+    rules = TableRules(key=("id",), on_conflict="update", extra_fields="more")
+    target = SqliteTarget(str(tmp_path / "a.db"), "t", rules)
+    given = slices_of([{"id": 1, "x": 1}, {"id": 2, "x": 1, "z": 3}], [{"id": 2, "x": 5}])
+    replayed(target, given)
+    assert rows(tmp_path / "a.db", "SELECT id, x, more FROM t") == [(1, 1, "{}"), (2, 5, "{}")]
+    assert told(verified(target, given)) == (3, 0, 0)
+
+
 def test_a_key_is_what_sqlite_takes_for_one(tmp_path: Path) -> None:
     made = "CREATE TABLE t (id TEXT COLLATE NOCASE PRIMARY KEY, x, _partition TEXT, _offset TEXT)"
     target = table(tmp_path, "update", made)

@@ -40,6 +40,10 @@ _TYPED = (
     "SELECT name FROM pragma_table_xinfo($1) WHERE NOT hidden AND (type NOT IN ('', 'BLOB') "
     "OR (SELECT encoding FROM pragma_encoding) <> 'UTF-8')"
 )
+_LITERAL = re.compile(
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|'(?:[^']|'')*'|x'[0-9a-f]*'|true|false",
+    re.IGNORECASE,
+)
 # SQLite gives such a column a number in the place of a null.
 _NUMBERED = (
     "SELECT name FROM pragma_table_xinfo($1) WHERE pk AND upper(type) = 'INTEGER' "
@@ -122,7 +126,11 @@ class SqliteTarget(RowTarget):
         marks = session.run(_MARKS, (name, f"{_MARK}*"))
         mark = marks[0][0] if marks else ""
         empty = frozenset(row[1] for row in rows if row[4] is None and not row[5])
-        return RowTable(name, columns, key, mark, self.rules, empty) if rows else None
+        required = {row[1]: row[4] for row in rows if row[3] and row[4] is not None}
+        plain = {name: text for name, text in required.items() if _LITERAL.fullmatch(text)}
+        values = {name: session.run(f"SELECT {it}")[0][0] for name, it in plain.items()}
+        own = frozenset(row[1] for row in rows if row[5]) | (required.keys() - plain.keys())
+        return RowTable(name, columns, key, mark, self.rules, empty, values, own) if rows else None
 
     def names(self, session: RowSession) -> list[str]:
         statement = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from playhead.account import Account
@@ -46,6 +46,10 @@ class RowTable:
     rules: TableRules
     empty: frozenset[str] = frozenset()
     """The columns that are null in a new row that does not name them."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What columns that must not be null get instead."""
+    own: frozenset[str] = frozenset()
+    """The columns that only a field fills: those of the primary key, and others with a default that is computed."""
 
     @property
     def there(self) -> dict[str, ColumnThere]:
@@ -207,8 +211,11 @@ class RowTable:
         if self.rules.form == "json":
             if value is None:
                 # It names every column, so that an update leaves nothing of the row before.
-                nulls = dict.fromkeys(name for name in self.columns if name not in METADATA)
-                return nulls, (), False
+                return (
+                    self._emptied(name for name in self.columns if name not in METADATA),
+                    (),
+                    False,
+                )
             fields = fields_of(value)
             left_out = self._left_out(fields)
             if left_out and self._refuses:
@@ -218,11 +225,16 @@ class RowTable:
             if left_out and self._extra is not None:
                 values[self._extra] = object_with(value, left_out)
             elif self._extra is not None and self.rules.on_conflict == "update":
-                values[self._extra] = None  # or the row would keep those of the record before
+                # Or the row would keep those of the record before.
+                values |= self._emptied([self._extra])
             return values, () if self._extra is not None else left_out, repeats
         content = value.decode() if value is not None and self.rules.form == "string" else value
         names = [name for name in WHOLE if name in self.columns][:1]
         return dict.fromkeys(names, content), (), False
+
+    def _emptied(self, names: Iterable[str]) -> Row:
+        """Return what columns without a value get."""
+        return {name: self.defaults.get(name) for name in names if name not in self.own}
 
 
 def whereto_of(name: str, table: RowTable | None) -> Whereto:
