@@ -86,9 +86,9 @@ def not_kept(configuration: Configuration, servers: Mapping[str, str]) -> list[s
 
 
 def _is_secret(name: str, value: str) -> bool:
-    is_pairs = name == "database"
-    is_login = secrets.begins_with_login(value, may_be_pairs=is_pairs)
-    return (is_login and name != "kafka_config") or holds_secret(value)
+    if name != "kafka_config" and secrets.begins_with_login(value, may_be_pairs=name == "database"):
+        return True
+    return holds_secret(value)
 
 
 def holds_secret(value: str) -> bool:

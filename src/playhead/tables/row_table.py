@@ -211,11 +211,8 @@ class RowTable:
         if self.rules.form == "json":
             if value is None:
                 # It names every column, so that an update leaves nothing of the row before.
-                return (
-                    self._emptied(name for name in self.columns if name not in METADATA),
-                    (),
-                    False,
-                )
+                nulls = self._emptied(name for name in self.columns if name not in METADATA)
+                return nulls, (), False
             fields = fields_of(value)
             left_out = self._left_out(fields)
             if left_out and self._refuses:

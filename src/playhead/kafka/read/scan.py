@@ -224,12 +224,12 @@ class Scan:
 
         While a leader is away, a scan that follows asks again later, and any other waits.
         """
-        follows, deadline = self.planned is None, time.monotonic() + self.patience_s
+        deadline = time.monotonic() + self.patience_s
         while self._blanks:
             try:
                 self._ask_for_reasons()
             except BrokerUnavailable as exc:
-                if follows:
+                if self.planned is None:
                     self.trouble = exc.reason
                     return
                 if time.monotonic() >= deadline:
