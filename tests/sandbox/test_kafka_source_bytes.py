@@ -17,7 +17,7 @@ from playhead.kafka.read.absences import RecordsNotGiven
 from playhead.kafka.read.consumer import OffsetsFall
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.kafka.read.scan import Scan, Stretch
-from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.read.source import KafkaSource, MisleadingTime
 from playhead.record import Slice, TimestampType
 from tests.sandbox.kafka_log import SOON_COMPACTED, Log, produce_raw
 from tests.sandbox.test_kafka_source import read, whole
@@ -78,7 +78,9 @@ def test_a_record_that_claims_another_offset_hides_no_others_from_a_time(kafka, 
     with Admin(kafka) as admin:
         assert entries_at(admin, [place], 80).get(place) == (200 if said == 150 else None)
     assert source.offsets_at(80) == {place: 0}
-    assert source.offsets_at(50) == {place: 49}
+    with pytest.raises(MisleadingTime, match=f"{topic}:0 .* there are such records before it"):
+        source.exact_offsets_at(80)
+    assert source.exact_offsets_at(50) == source.offsets_at(50) == {place: 49}
     assert source.offsets_at(91) == {place: 92}
     assert source.offsets_at(1_000) == {place: 302}
     with Admin(kafka) as admin, pytest.raises(OffsetsFall, match="offset 5[12] after"):

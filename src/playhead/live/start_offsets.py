@@ -229,7 +229,7 @@ def _asked(
         found = group_offsets(source, name)
         return {place: found.get(place, held.earliest) for place, held in bounds.items()}
     instant = Span.of(wish.start, None, None, None, None, timezone=timezone).resolve(now_ns)
-    at = source.offsets_at(instant.from_ms or 0)
+    at = source.exact_offsets_at(instant.from_ms or 0)
     # The log may have moved between two requests.
     return {
         place: min(max(at.get(place, held.stable_end), held.earliest), held.stable_end)

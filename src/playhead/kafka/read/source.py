@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import BAD_PATTERN, check_pattern
 from playhead.errors import BadValue, Refused, UsageError
+from playhead.grammar.instant import show_ms
 from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.admin.leader_epochs import ends_of_epochs, leader_epochs
@@ -50,6 +51,18 @@ class OtherTopic(Refused):
         super().__init__(
             f"the plan would read topic {topic}, but its source names only {named}",
             hint="make a new plan",
+        )
+
+
+class MisleadingTime(Refused):
+    """Records from a time on are before the offset that the broker names for it."""
+
+    def __init__(self, place: TopicPartition, *, instant_ms: int, answer: int) -> None:
+        super().__init__(
+            f"the broker says that {place[0]}:{place[1]} has its first record of {show_ms(instant_ms)} or later "
+            f"at offset {answer:,}, but there are such records before it: a producer wrote records "
+            "under offsets that are not theirs",
+            hint="--from earliest, or --from group:NAME after `playhead groups reset`",
         )
 
 
@@ -131,6 +144,23 @@ class KafkaSource:
 
         Where its answer would leave out records, the answer is the log start, which leaves out none.
         """
+        answers, wrong = self._answers_at(instant_ms)
+        if wrong:
+            with self._asking() as admin:
+                answers |= log_starts(admin, wrong)
+        return answers
+
+    def exact_offsets_at(self, instant_ms: int) -> Mapping[TopicPartition, int]:
+        """Return the same, but refuse an answer that would leave out records."""
+        answers, wrong = self._answers_at(instant_ms)
+        if wrong:
+            raise MisleadingTime(wrong[0], instant_ms=instant_ms, answer=answers[wrong[0]])
+        return answers
+
+    def _answers_at(
+        self, instant_ms: int
+    ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
+        """Return Kafka's answers, and the partitions whose answer would leave out records."""
         with self._asking() as admin:
             places = places_of(self._described(admin))
             # The ends first: records that arrive later are not part of the answer.
@@ -140,11 +170,9 @@ class KafkaSource:
             self.connection, found, ends, instant_ms=instant_ms, patience_s=self.patience_s
         )
         timeout_s = min(self.patience_s, DEFAULT_TIMEOUT_S)
-        wrong = leaving_out(self.connection, answers, instant_ms=instant_ms, timeout_s=timeout_s)
-        if wrong:
-            with self._asking() as admin:
-                answers |= log_starts(admin, wrong)
-        return answers
+        return answers, leaving_out(
+            self.connection, answers, instant_ms=instant_ms, timeout_s=timeout_s
+        )
 
     def glance(
         self, probes: Sequence[Slice], /, *, within_s: float, most_bytes: int
