@@ -1,6 +1,5 @@
 """Writes records to a real topic in every way a producer can, and remembers what a reader must find."""
 
-import gzip
 import io
 import socket
 import struct
@@ -116,13 +115,13 @@ def delete_topic(kafka, topic):
             answer.result(_WITHIN_S)
 
 
-def produce_raw(kafka, topic, partition, rows, *, places=None, members=0):
+def produce_raw(kafka, topic, partition, rows, *, places=None, pack=None):
     """Rows of (timestamp, key, value, headers) by Kafka's protocol itself, which forbids nothing.
 
     Header names are bytes. `places` is what the records say of their offsets, from that of the first, where they lie;
-    `members` is in how many parts gzip packs them. Returns the offset of the first.
+    `pack` makes of their bytes what gzip has packed. Returns the offset of the first.
     """
-    found = _batch(rows, places or range(len(rows)), members)
+    found = _batch(rows, places or range(len(rows)), pack)
     body = struct.pack(">hhii", -1, 1, 30_000, 1)
     name = topic.encode()
     body += struct.pack(">h", len(name)) + name
@@ -138,17 +137,13 @@ def produce_raw(kafka, topic, partition, rows, *, places=None, members=0):
     return offset
 
 
-def _batch(rows, places, members):
+def _batch(rows, places, pack):
     first, last = rows[0][0], max(row[0] for row in rows)
     each = [_record(n, row, first) for n, row in zip(places, rows, strict=True)]
-    records = b"".join(each)
-    if members:
-        size = -(-len(each) // members)
-        parts = [b"".join(each[at : at + size]) for at in range(0, len(each), size)]
-        records = b"".join(map(gzip.compress, parts))
     checked = struct.pack(
-        ">hiqqqhii", int(members > 0), len(rows) - 1, first, last, -1, -1, -1, len(rows)
+        ">hiqqqhii", int(pack is not None), len(rows) - 1, first, last, -1, -1, -1, len(rows)
     )
+    records = pack(each) if pack else b"".join(each)
     checked += records
     head = struct.pack(">ibI", -1, 2, _crc32c(checked))
     return struct.pack(">qi", 0, len(head) + len(checked)) + head + checked

@@ -1,5 +1,6 @@
 """What a record may carry on its way through the Kafka source: sizes, headers, nulls, times."""
 
+import gzip
 import threading
 import time
 from collections import deque
@@ -14,7 +15,7 @@ from playhead.kafka.groups.partitions import gather
 from playhead.kafka.groups.position import AtInstant
 from playhead.kafka.read import consumer
 from playhead.kafka.read.absences import RecordsNotGiven
-from playhead.kafka.read.consumer import OffsetsFall
+from playhead.kafka.read.consumer import NothingGiven, OffsetsFall
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.kafka.read.scan import Scan, Stretch
 from playhead.kafka.read.source import KafkaSource, MisleadingTime
@@ -117,7 +118,12 @@ def hidden_by_another_offset(kafka, topic):
 
 def hidden_in_a_second_member(kafka, topic):
     """The client unpacks the first one only; Kafka's own consumers read all."""
-    produce_raw(kafka, topic, 0, [(1, b"k", b"v%d" % n, ()) for n in range(20)], members=2)
+    rows = [(1, b"k", b"v%d" % n, ()) for n in range(20)]
+    produce_raw(kafka, topic, 0, rows, pack=lambda each: members(each[:10], each[10:]))
+
+
+def members(*parts):
+    return b"".join(gzip.compress(b"".join(each)) for each in parts)
 
 
 @pytest.mark.parametrize("hide", [hidden_by_another_offset, hidden_in_a_second_member])
@@ -131,6 +137,38 @@ def test_a_scan_names_records_that_the_client_does_not_give(kafka, topic, hide, 
     scan = Scan(kafka, [Stretch(topic, 0, 0, log.bounds().stable_end)], 30.0)
     with pytest.raises((RecordsNotGiven, OffsetsFall), match=f"{topic}:0"):
         list(scan.run())
+
+
+def cut_between_members(kafka, topic):
+    """The client asks for it again and again, and says nothing."""
+    rows = [(1, b"k", b"v", ())] * 4
+    cut = lambda each: members([*each[:3], each[3][:5]], [each[3][5:]])  # noqa: E731
+    produce_raw(kafka, topic, 0, rows, pack=cut)
+    Log(kafka, topic).write(0, (1, b"k", b"v", ()))
+
+
+def test_a_batch_that_the_client_cannot_take_apart_is_named_and_not_the_broker(kafka, topic):
+    log = Log(kafka, topic)
+    log.write(0, *[(1, b"k", b"v", ())] * 3)
+    cut_between_members(kafka, topic)
+    scan, shown = Scan(kafka, [Stretch(topic, 0, 0, 8)], 3.0), []
+    with pytest.raises(NothingGiven, match=f"{topic}:0 from offset 6 on") as caught:
+        shown.extend(offset for run in scan.run() for offset in run.offsets)
+    assert shown == [*range(6)]
+    assert f"--offsets {topic}:0:FROM-TO" in caught.value.hint
+
+
+def test_such_a_batch_ends_also_a_scan_that_waits_for_records(kafka, topic):
+    log = Log(kafka, topic)
+    log.write(0, (1, b"k", b"v", ()))
+    following = Scan(kafka, [Stretch(topic, 0, 0, None)], 2.0).run()
+    assert [*next(run.offsets for run in following if run.offsets)] == [0]
+    quiet_until = time.monotonic() + 5
+    while time.monotonic() < quiet_until:
+        assert not next(following).offsets
+    cut_between_members(kafka, topic)
+    with pytest.raises(NothingGiven, match=f"{topic}:0 from offset 4 on"):
+        deque(following, maxlen=0)
 
 
 def test_a_record_behind_one_that_claims_a_later_offset_is_not_left_out(kafka, topic):

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import json
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +18,7 @@ from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.admin.errors import Meaning, meaning_of, refused, words_of
+from playhead.kafka.read.client_progress import NOT_KNOWN, Progress, progress_in
 from playhead.record import Headers
 from playhead.source import TopicPartition
 
@@ -101,6 +101,21 @@ class OffsetsFall(BadAnswer):
         )
 
 
+class NothingGiven(BadAnswer):
+    """The client asks for the same record batch again and again, and gives no record."""
+
+    def __init__(self, place: TopicPartition, offset: int) -> None:
+        self.place, self.offset = place, offset
+        topic, number = place
+        super().__init__(
+            f"the client takes no record out of {topic}:{number} from offset {offset:,} on"
+        )
+        self.hint = (
+            "the record batch there is damaged; Kafka's kafka-dump-log shows it; read the records before and after "
+            f"it: --offsets {topic}:{number}:FROM-TO"
+        )
+
+
 def first_too_large(
     found: Sequence[Message], headers: Sequence[Headers], size: int
 ) -> tuple[int, RecordTooLarge] | None:
@@ -154,6 +169,10 @@ class PartitionConsumer:
         self._patience_s = patience_s
         self._last_error: str | None = None
         self._statistics = ""
+        self._known = "", NOT_KNOWN
+        """The statistics that were read last, and what they say."""
+        self._still: tuple[float, Progress] | None = None
+        """Since when nothing has come, and how far the client was then."""
         self._learned: set[str] = set()
         self._is_abandoned = False
         self._memory_before = _resident()
@@ -207,33 +226,56 @@ class PartitionConsumer:
         self._refuse_growth("reading")
         found = self.buffered() or self._consumer.consume(1, wait_s)
         if found:
-            self._memory_before = _resident()
+            self._note_arrival()
+        elif self._still_for_s() > self._patience_s:
+            self._refuse_withheld()
         return found
 
     @property
     def last_error(self) -> str | None:
-        """The client's last error."""
+        """The client's last error since something arrived."""
         return self._last_error
 
     def poll_or_fail(self, purpose: str) -> list[Message]:
         """Return what has arrived, or the first to arrive; raise if nothing does."""
-        began = moved = time.monotonic()
-        position = self._position()
+        began, self._still = time.monotonic(), None
         while True:
             self._refuse_growth(purpose)
             if found := self.buffered() or self._consumer.consume(1, _WAIT_S):
-                self._memory_before = _resident()
+                self._note_arrival()
                 return found
-            now = time.monotonic()
-            if (stands := self._position()) != position:
-                # Long runs of markers and aborted records arrive without giving a record.
-                position, moved = stands, now
-            if now - moved > self._patience_s:
+            if self._still_for_s() > self._patience_s:
+                self._refuse_withheld()
                 raise BrokerUnavailable(
                     self._servers,
-                    waited_s=round(now - began, 1),
+                    waited_s=round(time.monotonic() - began, 1),
                     reason=f"{purpose}: {self._last_error or 'nothing came'}",
                 )
+
+    def _note_arrival(self) -> None:
+        self._memory_before, self._still, self._last_error = _resident(), None, None
+
+    def _still_for_s(self) -> float:
+        """Return for how long nothing has come, while the client's positions have not moved either.
+
+        Long runs of markers and aborted records arrive without giving a record.
+        """
+        now, progress = time.monotonic(), self._progress()
+        if self._still is None or progress.has_moved_since(self._still[1]):
+            self._still = now, progress
+        return now - self._still[0]
+
+    def _refuse_withheld(self) -> None:
+        """Raise if the leader of a partition has answered meanwhile."""
+        if self._still and self._last_error is None:
+            withheld = self._progress().withheld_since(self._still[1])
+            if withheld:
+                raise NothingGiven(*withheld)
+
+    def _progress(self) -> Progress:
+        if self._known[0] != self._statistics:
+            self._known = self._statistics, progress_in(self._statistics)
+        return self._known[1]
 
     def _refuse_growth(self, purpose: str) -> None:
         """Raise if the memory has filled since something last arrived. The client is left to itself: closing it
@@ -260,20 +302,6 @@ class PartitionConsumer:
     def _on_statistics(self, statistics: str) -> None:
         # Evaluated only if nothing arrives, which is rare.
         self._statistics = statistics
-
-    def _position(self) -> list[int]:
-        """Return the next offset to fetch, which also advances over offsets without records; nothing if it is
-        not known.
-        """
-        try:
-            topics = json.loads(self._statistics or "{}").get("topics", {})
-        except ValueError:  # A broker's name is in it as it is, and may have a quote.
-            return []
-        return [
-            partition.get("next_offset", -1)
-            for topic in topics.values()
-            for partition in topic.get("partitions", {}).values()
-        ]
 
 
 def _resident() -> int:
