@@ -19,10 +19,11 @@ from playhead.records import Records
 from playhead.request import TableRules
 from playhead.source import SourceFacts, TopicFacts
 from playhead.sqlite.target import SqliteTarget
+from playhead.tables.columns import METADATA
 from playhead.target import InspectRequest, SliceComparison
 from playhead.task.play import with_refused
 from playhead.testing.target_case import assert_all_told, terms
-from tests.unit.test_sqlite import rows
+from tests.unit.test_sqlite import rows, written
 
 TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, x, y, _topic, _partition, _offset)"
 Given = Mapping[Slice, Sequence[Any]]
@@ -542,3 +543,21 @@ def test_records_that_the_table_no_longer_takes_are_counted(
     assert (told_of_run.expected, *told(told_of_run)) == (5, 0, 0, 5)
     told_of_span = with_refused(found, Entry(slice_, 0, 0))
     assert (told_of_span.expected, *told(told_of_span)) == (5, 0, 0, 5)
+
+
+def test_a_new_table_with_a_key_finds_the_row_of_a_record_without_reading_all(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.db"
+    target = SqliteTarget(str(file), "{topic}", TableRules(key=("id",), create=True))
+    shown = target.creates(
+        {"tables": [{"table": "t", "columns": ["id", *METADATA], "key": ["id"]}]}
+    )
+    written(target, b'{"id": 1}')
+    made = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'playhead_mark*' AND tbl_name = 't' AND sql > ''"
+    assert [text.replace("IF NOT EXISTS ", "") for text in shown] == [
+        text for (text,) in rows(file, made)
+    ]
+    where = "WHERE _topic = 't' AND _partition = 0 AND _offset = 0"
+    [(*_, plan)] = rows(file, f"EXPLAIN QUERY PLAN SELECT id FROM t {where}")
+    assert plan.startswith("SEARCH t USING INDEX playhead_offsets_t ")

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import Any, ClassVar
 
 from playhead.errors import PlayheadError, Refused, did_you_mean
@@ -11,7 +12,7 @@ from playhead.note import Note
 from playhead.records import Records
 from playhead.request import TableRules
 from playhead.tables.column_names import fold, refuse_fields, why_no_name
-from playhead.tables.columns import METADATA
+from playhead.tables.columns import METADATA, PLACE
 from playhead.tables.json_fields import Row
 from playhead.tables.kept_rows import KeptRows
 from playhead.tables.ledger import SavedTerms, SqlLedger, SqlReplays, ledger_of, terms_of
@@ -144,7 +145,7 @@ class RowTarget(Target):
         )
 
     def creates(self, needs: Mapping[str, Any], /) -> tuple[str, ...]:
-        return tuple(map(self._creating, needs.get("tables", ())))
+        return tuple(chain.from_iterable(map(self._creating, needs.get("tables", ()))))
 
     def terms(self, replay_id: str, /) -> Terms | None:
         with self.opened() as session:
@@ -234,7 +235,7 @@ class RowTarget(Target):
                 text = f"no record goes to table {document['table']} of the plan"
                 raise Refused(text, hint="make a new plan")
             if self.find(session, document["table"]) is None:
-                yield self._creating(document)
+                yield from self._creating(document)
 
     def there(self, session: RowSession, topic: str) -> RowTable:
         """Return the table for the records of a topic."""
@@ -283,7 +284,11 @@ class RowTarget(Target):
             instead="a column for the other fields and --extra-fields COLUMN",
         )
 
-    def _creating(self, document: Mapping[str, Any]) -> str:
-        """Return the statement that creates a table of the plan; every name of the plan is quoted."""
-        columns, key = listed(document["columns"]), listed(document["key"])
-        return f"CREATE TABLE {named(document['table'])} ({columns}, PRIMARY KEY ({key}))"
+    def _creating(self, document: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the statements that create a table of the plan; every name of the plan is quoted."""
+        columns, key, name = document["columns"], document["key"], document["table"]
+        yield f"CREATE TABLE {named(name)} ({listed(columns)}, PRIMARY KEY ({listed(key)}))"
+        if {*PLACE} <= {*columns} and tuple(key) != PLACE:
+            # Without it, a comparison would read the whole table for each record.
+            index = named(f"playhead_offsets_{name}")
+            yield f"CREATE INDEX IF NOT EXISTS {index} ON {named(name)} ({listed(PLACE)})"
