@@ -16,14 +16,14 @@ class Progress:
     positions: dict[TopicPartition, int]
     """They also advance over offsets without records."""
     behind: dict[TopicPartition, int]
-    """Of partitions with more to read: how many answers have come from their leader."""
+    """Of partitions with more to read: how many answers have come from the broker that is asked."""
 
     def has_moved_since(self, before: "Progress") -> bool:
         """Return whether there is another offset to fetch, or more to read."""
         return (self.positions, self.behind.keys()) != (before.positions, before.behind.keys())
 
     def withheld_since(self, before: "Progress") -> tuple[TopicPartition, int] | None:
-        """Return a partition whose leader has answered many times, and the offset that the client does not pass.
+        """Return a partition whose broker has answered many times, and the offset that the client does not pass.
 
         It reports no error for a record batch that it cannot take apart, and requests it again.
         """
@@ -49,5 +49,5 @@ def progress_in(statistics: str) -> Progress:
             place, at = (topic, partition.get("partition", -1)), partition.get("next_offset", -1)
             positions[place] = at
             if partition.get("fetch_state") == _ACTIVE and 0 <= at < partition.get("ls_offset", -1):
-                behind[place] = answers.get(partition.get("leader"), 0)
+                behind[place] = answers.get(partition.get("broker"), 0)
     return Progress(positions, behind)
