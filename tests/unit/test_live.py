@@ -150,6 +150,45 @@ def test_a_mark_that_cannot_be_read_is_an_error_and_no_new_pipeline(tmp_path):
             pipelines.get("laps")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("group", None, "pipeline.group is None; needed: str"),
+        ("starts", {"a": [1]}, "pipeline.starts is {'a': [1]}; needed: "),
+        ("servers", 5, "pipeline.servers is 5; needed: "),
+        ("request", "x", "pipeline.request is 'x'; needed: "),
+        ("name", "other", "it is of 'other'"),
+        ("of_a_later_version", 1, "unknown of_a_later_version"),
+    ],
+)
+def test_a_mark_with_a_field_of_another_kind_is_refused_in_words(tmp_path, name, value, told):
+    pipelines = Pipelines(tmp_path)
+    pipelines.keep(PIPELINE)
+    file = pipelines.folder("laps") / "pipeline.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
+    with pytest.raises(MarkDamaged) as caught:
+        pipelines.get("laps")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "status", [[], 5, None, {"state": []}, {"last_commit_ms": "x"}, {"last_commit_ms": 1e999}]
+)
+def test_a_status_of_another_kind_says_nothing(tmp_path, status):
+    pipelines = Pipelines(tmp_path)
+    pipelines.keep(PIPELINE)
+    (pipelines.folder("laps") / "status.json").write_text(json.dumps(status))
+    assert pipelines.status("laps") == {"state": STOPPED}
+
+
+def test_an_infinite_number_is_no_offset(tmp_path):
+    pipelines = Pipelines(tmp_path)
+    pipelines.keep(PIPELINE)
+    pipelines.committed_file("laps").write_text('{"offsets": 1e999}')
+    (pipelines.folder("laps") / "read.json").write_text('{"read": [["t", 0, 1e999, 1]]}')
+    assert (pipelines.committed("laps"), pipelines.read("laps")) == (0, {})
+
+
 def test_one_that_died_without_a_word_has_stopped(tmp_path):
     pipelines, journal = Pipelines(tmp_path), Journal(tmp_path)
     pipelines.keep(PIPELINE)

@@ -28,6 +28,7 @@ def run(
     newer = {"option_of_a_later_version": 1}
     Pipelines().keep(Pipeline("newer", "kafka:a", "kafka:b", "c", "p", {}, "g", newer, 1))
     (Pipelines().folder("damaged") / "pipeline.json").write_text("{")
+    (Pipelines().folder("damaged") / "status.json").write_text("[5]")
 
     def run(*words: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:

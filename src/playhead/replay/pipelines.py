@@ -6,13 +6,15 @@ nothing about the data.
 
 import json
 import shutil
+import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from playhead import secrets
 from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.grammar.field_types import need_kinds, need_shallow
 from playhead.host import paths, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.replay.journal import Journal
@@ -94,6 +96,23 @@ class Pipeline:
     """The first start of each partition; used if the ledger has no entry for it."""
     servers: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def from_document(cls, document: Any, name: str) -> "Pipeline":
+        """Read the file of the pipeline of this name, which another version may have written."""
+        if not isinstance(document, dict):
+            raise TypeError("it is JSON, but not an object")
+        need_shallow(document)
+        known = {each.name for each in fields(cls)}
+        if unknown := sorted(document.keys() - known):
+            raise ValueError(f"unknown {', '.join(unknown)}")
+        if missing := sorted(_NEEDED - document.keys()):
+            raise ValueError(f"it has no {', '.join(missing)}")
+        found = cls(**document)
+        need_kinds(found, "pipeline")
+        if found.name != name:
+            raise ValueError(f"it is of {found.name!r}")
+        return found
+
     def start(self, place: TopicPartition) -> int | None:
         return self.starts.get(place[0], {}).get(str(place[1]))
 
@@ -111,6 +130,22 @@ class Pipeline:
         if not set(self.topic_ids) & set(other.topic_ids):
             pairs.append(("topics", ", ".join(self.topic_ids), ", ".join(other.topic_ids)))
         return next((pair for pair in pairs if pair[1] != pair[2]), None)
+
+
+_NEEDED = {each.name for each in fields(Pipeline)} - {"starts", "servers"}
+# What a status says; values of other kinds are of another version.
+_SAID: Mapping[str, type | types.UnionType] = {
+    "state": str,
+    "away": str | None,
+    "records": int,
+    "rejected": int,
+    "details": dict,
+    "rounds": int,
+    "lost_offsets": int,
+    "lost": list,
+    "last_commit_ms": int | None,
+    "last_record_ms": int | None,
+}
 
 
 class Pipelines:
@@ -131,7 +166,7 @@ class Pipelines:
         """Return the pipeline of this name, or None; a file that cannot be read is an error."""
         file = self._mark(name)
         try:
-            return Pipeline(**json.loads(file.read_text(encoding="utf-8")))
+            return Pipeline.from_document(json.loads(file.read_text(encoding="utf-8")), name)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, RecursionError) as exc:
@@ -168,7 +203,7 @@ class Pipelines:
         """Return the last status; if the process died, the state is `stopped`."""
         try:
             text = (self.folder(name) / "status.json").read_text(encoding="utf-8")
-            found: dict[str, Any] = json.loads(text)
+            found = _readable(json.loads(text))
         except (OSError, ValueError, RecursionError):
             found = {}
         if not self.is_running(name) and found.get("state", STARTING) in _ALIVE:
@@ -185,7 +220,7 @@ class Pipelines:
         try:
             found = json.loads(self.committed_file(name).read_text(encoding="utf-8"))
             return int(found["offsets"])
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return 0
 
     def committed_file(self, name: str) -> Path:
@@ -204,7 +239,7 @@ class Pipelines:
                 (str(topic), int(number)): (int(offset), int(epoch))
                 for topic, number, offset, epoch in found["read"]
             }
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return {}
 
     def is_running(self, name: str) -> bool:
@@ -227,6 +262,15 @@ class Pipelines:
 
     def _mark(self, name: str) -> Path:
         return self.folder(name) / "pipeline.json"
+
+
+def _readable(status: Any) -> dict[str, Any]:
+    """Return the fields of a status, without those whose values are of another kind."""
+    if not isinstance(status, dict):
+        return {}
+    return {
+        name: value for name, value in status.items() if isinstance(value, _SAID.get(name, object))
+    }
 
 
 def _write(file: Path, document: Mapping[str, Any]) -> None:
