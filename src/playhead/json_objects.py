@@ -12,6 +12,9 @@ REPEATED = "with_repeated_fields"
 """In an entry's details: how many records have two fields of one name, of which a column kept the last."""
 FIELDS_REPEATED = "target-fields-repeated"
 """The code of the note that a plan has for sampled ones."""
+MOST_VALUES = 4 << 20
+"""The maximum number of values in one value of a record: each takes some 100 bytes when it is parsed, even an
+empty list of two bytes, and a few kilobytes of a packed batch can be 256 MiB of them."""
 _NAME = re.compile(r'[\s,]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*')
 _DECODER = json.JSONDecoder()
 _STRING = re.compile(r'"[^"]*"?')
@@ -79,6 +82,13 @@ def texts_of(text: str) -> Iterator[tuple[str, str]]:
 def has_more_values(text: str, most: int) -> bool:
     """Return whether a JSON text has more values; each takes memory when the text is parsed, even an empty list."""
     return len(text) > most < _signs(text) and _has_more(text, most)
+
+
+def need_few_values(text: str) -> str:
+    """Return a JSON text; raise ValueError if it would fill the memory when it is parsed."""
+    if has_more_values(text, MOST_VALUES):
+        raise ValueError(f"there are more than {MOST_VALUES:,} values in it")
+    return text
 
 
 def _signs(text: str) -> int:

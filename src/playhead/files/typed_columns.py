@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from playhead.account import Account
-from playhead.json_objects import object_of, repeats_one_of, texts_of
+from playhead.json_objects import MOST_VALUES, has_more_values, object_of, repeats_one_of, texts_of
 from playhead.printable import is_unicode
 from playhead.records import Records
 
@@ -138,7 +138,10 @@ def _object(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        document = _READER.decode(value.decode())
+        text = value.decode()
+        if has_more_values(text, MOST_VALUES):
+            raise Misfit(f"the value has more than {MOST_VALUES:,} values in it")
+        document = _READER.decode(text)
     except (ValueError, RecursionError) as error:
         raise Misfit("the value is not JSON") from error
     if not isinstance(document, dict):

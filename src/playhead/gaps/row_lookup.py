@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from playhead.errors import Refused, Unavailable
 from playhead.gaps.missing import MissingOffsets, inventory_of
 from playhead.inventory import KeysOf
+from playhead.json_objects import need_few_values
 from playhead.ledger import Entry, remaining
 from playhead.note import Note
 from playhead.record import Slice
@@ -141,7 +142,7 @@ def _fields(values: Sequence[bytes | None]) -> list[str]:
     names: dict[str, None] = {}
     for value in values:
         with suppress(ValueError, RecursionError):
-            document = json.loads(value or b"null")
+            document = json.loads(need_few_values((value or b"null").decode()))
             names |= dict.fromkeys(document) if isinstance(document, dict) else {}
     return [name for name in names if name.isidentifier()][:_MOST_FIELDS]
 

@@ -16,6 +16,8 @@ MOST_NESTED: Final = 200
 """The maximum levels of records, arrays and maps in one value."""
 MOST_EMPTY_VALUES: Final = 10_000
 """The maximum number of values without bytes, such as nulls in an array; the bytes limit all others."""
+MOST_STEPS: Final = 8 << 20
+"""The maximum number of steps of one value, however many bytes it has: a record of one byte becomes 200."""
 _MOST_NODES: Final = 10_000
 _STEPS_PER_BYTE: Final = 4
 _LETTERS_PER_STEP: Final = 32
@@ -48,7 +50,8 @@ class AvroLimits:
 
     def check(self, data: bytes) -> None:
         """Raise ValueError for a value beyond the limits, and for bytes that do not fit the schema."""
-        if self._can_exceed or _ODD_NUMBER.search(data):
+        is_long = len(data) * _STEPS_PER_BYTE > MOST_STEPS
+        if self._can_exceed or is_long or _ODD_NUMBER.search(data):
             _Walk(self._named, data).run(self._schema)
 
 
@@ -138,7 +141,8 @@ class _Walk:
     def __init__(self, named: dict[str, Any], data: bytes) -> None:
         self._named, self._data = named, data
         self._at = 0
-        self._left = MOST_EMPTY_VALUES + _STEPS_PER_BYTE * len(data)
+        self._is_long = _STEPS_PER_BYTE * len(data) > MOST_STEPS
+        self._left = MOST_EMPTY_VALUES + min(_STEPS_PER_BYTE * len(data), MOST_STEPS)
 
     def run(self, schema: Any) -> None:
         waiting: list[tuple[Any, int]] = [(schema, 0)]
@@ -150,6 +154,8 @@ class _Walk:
             if depth > MOST_NESTED:
                 raise ValueError(f"the value is nested more than {MOST_NESTED} levels deep")
             self._step(node, depth, waiting)
+            if self._left < 0 and self._is_long:
+                raise ValueError(f"it takes more than {MOST_STEPS:,} steps to read the value")
             if self._left < 0:
                 raise ValueError(
                     f"the value has more than {MOST_EMPTY_VALUES:,} empty values, or decimals and"

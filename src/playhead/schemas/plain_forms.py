@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from playhead.json_objects import JsonText
+from playhead.json_objects import JsonText, need_few_values
 
 _UUID: Final = re.compile(
     r"(?:urn:uuid:)?(\{)?[0-9a-f]{8}(-?)(?:[0-9a-f]{4}\2){3}[0-9a-f]{12}(?(1)\})",
@@ -81,7 +81,7 @@ def _refuse_constant(name: str) -> None:
 
 def _json(data: bytes) -> str:
     """Return a string as it is, and every other value as its text."""
-    text = _string(data)
+    text = need_few_values(_string(data))
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as exc:

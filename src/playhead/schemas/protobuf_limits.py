@@ -12,6 +12,10 @@ from typing import Any, Final, NamedTuple
 
 MOST_FIELDS: Final = 2_000_000
 """The maximum number of fields of all messages in a value, present or not; one more for each byte."""
+MOST_MESSAGES: Final = 2 << 20
+"""The maximum number of messages in a value: two bytes of it become 200."""
+MOST_MEMBERS: Final = 4 << 20
+"""The maximum number of members of all its lists."""
 MOST_UNKNOWN: Final = 16 << 20
 """The maximum number of bytes in fields that the schema lacks: each of two bytes becomes an object of a hundred."""
 MOST_ANYS: Final = 16
@@ -36,6 +40,9 @@ _OF_ITS_OWN: Final = "message_set_wire_format"
 _TOO_MANY_FIELDS: Final = (
     f"its messages have more than {MOST_FIELDS:,} fields that are not in its bytes"
 )
+
+_TOO_MANY_MESSAGES: Final = f"it has more than {MOST_MESSAGES:,} messages in it"
+_TOO_MANY_MEMBERS: Final = f"its lists have more than {MOST_MEMBERS:,} members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,8 @@ class ProtobufLimits:
         """Raise ValueError for bytes with too many fields; what is no Protobuf is left to the decoder."""
         most, left = self._reach(kind), MOST_FIELDS + len(data)
         messages = 1 + len(data) // _SHORTEST_MESSAGE
-        if most.fields * messages > left or most.letters * messages > MOST_NAMES:
+        is_long = messages > MOST_MESSAGES and bool(self._type(kind).nested)
+        if is_long or most.fields * messages > left or most.letters * messages > MOST_NAMES:
             _Walk(data, self._type, left).run(kind)
 
     def check_anys(self, held: Any, data: bytes, opened: Callable[[Any], Any]) -> None:
@@ -115,6 +123,22 @@ class ProtobufLimits:
             letters += sum(self._letters(field, value) for field, value in fields_of(held))
             if letters > MOST_NAMES:
                 raise ValueError(f"names of enums take more than {MOST_NAMES:,} letters of it")
+
+    def check_lists(self, held: Any, data: bytes) -> None:
+        """Raise ValueError for a value, decoded from these bytes, whose lists have too many members in all."""
+        if len(data) <= MOST_MEMBERS:
+            return
+        left, waiting = MOST_MEMBERS, [held]
+        while waiting:
+            held = waiting.pop()
+            waiting += _messages(held)
+            left -= sum(
+                len(value)
+                for field, value in fields_of(held)
+                if not isinstance(value, str | bytes) and hasattr(value, "__len__")
+            )
+            if left < 0:
+                raise ValueError(_TOO_MANY_MEMBERS)
 
     def check_unknown(self, held: Any, data: bytes) -> None:
         """Raise ValueError for a value, decoded from these bytes, most of which the schema has no fields for."""
@@ -306,6 +330,7 @@ class _Walk:
 
     def __init__(self, data: bytes, type_: Callable[[Any], _Type], left: int) -> None:
         self._data, self._type, self._left, self._letters = data, type_, left, MOST_NAMES
+        self._messages = MOST_MESSAGES
         self._waiting: list[tuple[Any, int, int]] = []
 
     def run(self, kind: Any) -> None:
@@ -327,17 +352,25 @@ class _Walk:
             elif form == _SIZED:
                 size, at = self._number(at)
                 if held is not None:
+                    self._add()
                     self._waiting.append((held, at, min(at + size, end)))
                 at += size
             elif form in _FIXED_SIZES:
                 at += _FIXED_SIZES[form]
             elif form == _GROUP:
+                self._add()
                 at = self._message(held, at, end, groups + 1)
             elif form == _GROUP_END:
                 return at
             else:
                 return end
         return at
+
+    def _add(self) -> None:
+        """Count one more message, before it waits: each takes memory here too."""
+        self._messages -= 1
+        if self._messages < 0:
+            raise ValueError(_TOO_MANY_MESSAGES)
 
     def _count(self, type_: _Type) -> None:
         self._left -= type_.fields

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from operator import itemgetter
 from typing import Any
 
-from playhead.json_objects import object_of, texts_of
+from playhead.json_objects import need_few_values, object_of, texts_of
 from playhead.records import Records
 
 Row = dict[str, Any]
@@ -18,7 +18,7 @@ def fields_of(value: bytes | None) -> Row:
     """Return the fields of a JSON object; nested values keep their JSON text."""
     if value is None:
         return {}
-    text = value.decode()
+    text = need_few_values(value.decode())
     fields: Row = _READER.decode(text)
     if not isinstance(fields, dict):
         raise ValueError("the value is not a JSON object")  # noqa: TRY004 - a record is refused for it

@@ -15,6 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from playhead.decoding import Decoder, Decoding, Kinds
+from playhead.json_objects import MOST_VALUES, has_more_values
 from playhead.records import Records
 from playhead.transform.json_limits import is_nested_deeper
 from playhead.transform.tokens import DOCUMENTS, Step, Token, TokenKind
@@ -132,7 +133,12 @@ def _why_not_from(
     if is_nested_deeper(document, _DEEPEST):
         return f"the {column} is nested too deeply: no field of it can be selected"
     try:
-        found = reader.decode(document.decode("utf-8"))
+        text = document.decode("utf-8")
+        if has_more_values(text, MOST_VALUES):
+            return (
+                f"the {column} has more than {MOST_VALUES:,} values: no field of it can be selected"
+            )
+        found = reader.decode(text)
         if _HALF_OF_PAIR.search(document):
             json.dumps(found, ensure_ascii=False).encode("utf-8")
     except RecursionError:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.json_objects import REPEATED, Repeated, object_of
+from playhead.json_objects import MOST_VALUES, REPEATED, Repeated, has_more_values, object_of
 from playhead.postgres.rows import interval_decimals
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.column_types import FLOATS, JSONS, where_true
@@ -206,6 +206,8 @@ def _text_has_repeated(held: Any) -> bool:
 
 
 def _is_repeated(text: str) -> bool:
+    if has_more_values(text, MOST_VALUES):
+        return True  # It may be; to find that out would fill the memory.
     try:
         return has_repeated(_PAIRS.decode(text))
     except (ValueError, RecursionError):  # NULL, or what the server refuses.

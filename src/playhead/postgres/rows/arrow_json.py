@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from playhead.json_objects import MOST_VALUES, has_more_values
 from playhead.postgres.rows.altered_values import (
     longest_text,
     rounded_rows,
@@ -107,6 +108,22 @@ class ArrowRows:
     """Rows with a text whose spaces its column cuts off, or which the server refuses."""
     is_complete: bool
     """Whether it is certain that no value has a field beside the columns."""
+
+
+def without_many_values(
+    live: Sequence[int], readable: Sequence[Any]
+) -> tuple[Sequence[int], list[int]]:
+    """Return the records that Arrow may read, and those with more values than Python reads, which are refused."""
+    many = [
+        i
+        for i in live
+        if len(readable[i]) > MOST_VALUES
+        and has_more_values(readable[i].decode("utf-8", "replace"), MOST_VALUES)
+    ]
+    if not many:
+        return live, []
+    unread = set(many)
+    return [i for i in live if i not in unread], many
 
 
 def without_far_decimals(

@@ -220,8 +220,10 @@ class Decoder:
 
     def _objects(self, live: Index, records: Records, refusals: Refusals) -> _Values:
         values = _Values()
+        live, many = arrow_json.without_many_values(live, records.readable)
         live, loose = arrow_json.without_far_decimals(live, records.readable, self._documents)
         self._read(live, records, values, loose)
+        loose += many
         for i in sorted(loose):
             try:
                 document = read_object(records.readable[i] or b"")

@@ -8,7 +8,7 @@ from itertools import chain
 from sys import getsizeof
 from typing import Any
 
-from playhead.json_objects import REPEATED, Repeated, object_of
+from playhead.json_objects import MOST_VALUES, REPEATED, Repeated, has_more_values, object_of
 from playhead.postgres.rows.altered_values import alterations, has_repeated
 from playhead.postgres.rows.column_layout import Field
 from playhead.postgres.rows.text_format import Bad, Number, text_for
@@ -133,7 +133,10 @@ def _object_of(document: Any) -> dict[str, Any]:
 
 def read_json(held: bytes, what: str, read: Callable[[str], Any] | None = None) -> Any:
     try:
-        return (read or _loads)(held.decode("utf-8"))
+        text = held.decode("utf-8")
+        if has_more_values(text, MOST_VALUES):
+            raise Bad("json", f"{what} has more than {MOST_VALUES:,} values in it")
+        return (read or _loads)(text)
     except UnicodeDecodeError as exc:
         raise Bad(
             "utf8", f"{what} is not UTF-8: byte {exc.start} is {held[exc.start]:#04x}"
