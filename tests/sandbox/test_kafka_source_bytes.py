@@ -43,6 +43,21 @@ def test_a_thousand_headers_keep_their_order_and_their_repeats(kafka, topic):
     assert read(KafkaSource(kafka, (topic,)), whole(log)) == log.records
 
 
+def test_the_client_gives_none_of_more_than_a_hundred_thousand_headers(kafka, topic):
+    """A known limit. If the client gives them one day, docs/limits.md need not name it."""
+    log = Log(kafka, topic)
+    log.write(0, *[(1, b"k", b"v", (("a", b""),) * count) for count in (100_000, 100_001)])
+    found = read(KafkaSource(kafka, (topic,)), whole(log))
+    assert [len(each.headers) for each in found] == [100_000, 0]
+
+
+def test_the_client_cuts_the_name_of_a_header_at_a_nul(kafka, topic):
+    """A known limit too: the Python binding reads the name as a text of C."""
+    produce_raw(kafka, topic, 0, [(1, b"k", b"v", ((b"a\0b", b"1"), (b"a\0c", b"2")))])
+    [found] = read(KafkaSource(kafka, (topic,)), Slice(topic, 0, 0, 1))
+    assert found.headers == (("a", b"1"), ("a", b"2"))
+
+
 def test_null_and_empty_are_told_apart(kafka, topic):
     log = Log(kafka, topic)
     odd = [(None, None), (b"", b""), (None, b""), (b"", None)]
