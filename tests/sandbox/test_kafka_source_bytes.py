@@ -51,6 +51,17 @@ def test_the_client_gives_none_of_more_than_a_hundred_thousand_headers(kafka, to
     assert [len(each.headers) for each in found] == [100_000, 0]
 
 
+def test_empty_headers_in_a_packed_batch_fill_no_run(kafka, topic):
+    """They have no bytes, and each takes memory: 500 records of 100,000 are some kilobytes in the log."""
+    headers = ((b"", None),) * 5_000
+    for _ in range(3):
+        produce_raw(kafka, topic, 0, [(1, b"k", b"v", headers)] * 100, members=1)
+    with KafkaSource(kafka, (topic,)).open() as reader:
+        lengths = [len(run) for run in reader.read(Slice(topic, 0, 0, 300))]
+    assert sum(lengths) == 300
+    assert max(lengths) <= 100
+
+
 def test_the_client_cuts_the_name_of_a_header_at_a_nul(kafka, topic):
     """A known limit too: the Python binding reads the name as a text of C."""
     produce_raw(kafka, topic, 0, [(1, b"k", b"v", ((b"a\0b", b"1"), (b"a\0c", b"2")))])

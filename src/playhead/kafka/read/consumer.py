@@ -22,8 +22,10 @@ from playhead.kafka.read.client_progress import NOT_KNOWN, Progress, progress_in
 from playhead.record import Headers
 from playhead.source import TopicPartition
 
-AT_ONCE = 5_000
-"""Records per call of the client: with more, Python's objects outgrow the caches, and it is slower."""
+AT_ONCE = 64
+"""Records per call of the client: each may have 100,000 headers in some bytes of a packed batch, which take 14 MB.
+With more than 500, Python's objects outgrow the caches, and it is slower.
+"""
 MOST_OF_A_RECORD = 256 << 20
 """Bytes of a record. Compressed, they can be a thousandth of it, so a broker's limit does not bound them."""
 _MOST_UNPACKED = 3 << 30

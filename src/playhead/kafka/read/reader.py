@@ -22,6 +22,8 @@ from playhead.source import Bounds, OutOfBounds, TopicPartition
 _RUN = 20_000
 """Records returned together, so that the topic's id is checked at a limited cost."""
 _RUN_BYTES = 16 << 20
+_BYTES_OF_A_HEADER = 128
+"""What a header takes beside its name and value, which may be empty."""
 _ASK_WITHIN_S = 10.0
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -277,7 +279,7 @@ def headers_of(found: list[Message]) -> tuple[list[Headers], int, PlayheadError 
     if large := first_too_large(found[: len(headers)], headers, size):
         index, failure = large
         del headers[index:]
-    return headers, size, failure
+    return headers, size + _BYTES_OF_A_HEADER * sum(map(len, headers)), failure
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:
