@@ -21,9 +21,11 @@ _PASSWORD_OF_USER = re.compile(
     r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
-# The host was forgotten, and libpq takes the password for a port, which it quotes.
+# The host was forgotten, and libraries take the password for a port, which they quote.
 _PASSWORD_AS_PORT = re.compile(
-    r"^(?P<before>\s*(?:jdbc:)?postgres(?:ql)?://[^:/?#@,\[\]\s]*:)(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]++)(?![^/?#]*@)"
+    r"^(?P<before>\s*(?:(?:jdbc:)?postgres(?:ql)?|https?)://[^:/?#@,\[\]\s]*:)"
+    r"(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]++)(?![^/?#]*@)",
+    re.IGNORECASE,
 )
 # A slash in the user's name ends the address for every library: the name is the host, the password a path. Of
 # other systems, a path may have a colon and an @ of its own.
@@ -64,11 +66,15 @@ _PASSWORD_AS_PARAMETER = re.compile(
 )
 # In a URL it ends with the parameter, whatever is in it. libpq takes %-escapes in the key, too. Keys of
 # other servers, and of a hasty user, are hidden where they look like a secret's.
+_HASTY_KEYS = (
+    *("passwd", "passphrase", "pass", "pwd"),
+    *("secret", "authorization", "apikey", "api_key", "api-key"),
+)
 _QUERY_KEYS = "|".join(
     "".join(
         f"(?i:{re.escape(letter)}|%{ord(letter):02x}|%{ord(letter.upper()):02x})" for letter in key
     )
-    for key in (*_SECRET_KEYS, "secret", "authorization", "apikey", "api_key", "api-key")
+    for key in (*_SECRET_KEYS, *_HASTY_KEYS)
 )
 _PASSWORD_IN_QUERY = re.compile(
     rf"(?P<before>[?&;#]\s*(?:[\w.-]*[-_.])?(?:{_QUERY_KEYS})\s*=)(?P<password>[^&;]*)"
@@ -225,7 +231,7 @@ def _forms(url: str) -> tuple[re.Pattern[str], ...]:
         if url.lstrip()[:5].lower() == "sc://":
             return _PASSWORD_FOR_CONNECT, _PASSWORD_OF_CONNECT_USER
         others = _PASSWORD_OF_CUT_USER, _PASSWORD_OF_ESCAPED_LOGIN, _PASSWORD_IN_QUERY
-        return _PASSWORD_OF_USER, *others
+        return _PASSWORD_OF_USER, _PASSWORD_AS_PORT, *others
     if "://" in url:  # as in `--schema-registry=https://…`
         return _PAIR, _PASSWORD_AS_PARAMETER, _PASSWORD_OF_USER, _PASSWORD_IN_QUERY
     return _PAIR, _PASSWORD_AS_PARAMETER

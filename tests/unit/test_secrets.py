@@ -171,6 +171,15 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("https://a%40b%3apass@h/", "https://a%40b%3a********@h/"),
         ("postgresql://u%3Apass:more@h/db", "postgresql://u%3A********:********@h/db"),
         ("postgresql://a%40b@h/db", "postgresql://a%40b@h/db"),
+        # Words of other systems, and of a hasty user.
+        (
+            "postgresql:///db?host=h&user=me&pass=hunter2",
+            "postgresql:///db?host=h&user=me&pass=********",
+        ),
+        ("postgresql:///db?host=h&passwd=hunter2", "postgresql:///db?host=h&passwd=********"),
+        ("https://h/db?pwd=hunter2&a=b", "https://h/db?pwd=********&a=b"),
+        ("http://me:hunter2", "http://me:********"),
+        ("https://me:hunter2/path", "https://me:********/path"),
         # The host was forgotten.
         ("postgresql://me:Un5een", "postgresql://me:********"),
         ("postgres://me:5een,no/db?a=1", "postgres://me:********/db?a=1"),
