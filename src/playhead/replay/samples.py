@@ -79,32 +79,38 @@ def strides(
     filter_ = Filter(resolved.from_ms, resolved.to_ms)
     planned = [each for each in partitions if each.planned]
     least = max(_STRIDES, _FEWEST_STRIDES * len(planned))
-    until, looked_at, kept = time.monotonic() + WITHIN_S, 0, 0
+    until, looked_at, kept, left = time.monotonic() + WITHIN_S, 0, 0, _MOST_LOOKED_BYTES
     found: list[Records] = []
     pieces = _spread(planned)
     with ExitStack() as stack:
         readers = [stack.enter_context(source.open()) for _ in planned[:_READERS]]
-        while time.monotonic() < until and (looked_at < least or not kept):
+        while time.monotonic() < until and left > 0 and (looked_at < least or not kept):
             wanted = list(islice(pieces, _AT_ONCE))
             if not wanted:
                 break
             looked_at += len(wanted)
-            taken = _read_pieces(readers, filter_, wanted, until)
+            taken = _read_pieces(readers, filter_, wanted, until, left)
+            left -= sum(map(Records.size_bytes, taken))
             kept += sum(map(len, arriving(taken))) if taken else 0
             found += taken
     return found
 
 
 def _read_pieces(
-    readers: Sequence[Reader], filter_: Filter, wanted: Sequence[Slice], until: float
+    readers: Sequence[Reader],
+    filter_: Filter,
+    wanted: Sequence[Slice],
+    until: float,
+    most_bytes: int,
 ) -> list[Records]:
-    """Several at the same time; those for which there is no time are left out."""
+    """Several at the same time; those for which there is no time are left out, and those beyond `most_bytes`."""
     few = _Few(_STRIDE, _STRIDE_BYTES)
     taken: dict[Slice, Records] = {}
 
     def work(number: int) -> None:
         for piece in wanted[number :: len(readers)]:
-            if time.monotonic() < until:
+            size = sum(map(Records.size_bytes, [*taken.values()]))
+            if time.monotonic() < until and size < most_bytes:
                 span = (piece.from_offset, piece.to_offset)
                 taken[piece] = _first_kept(readers[number], filter_, piece, span, few)
 
