@@ -14,7 +14,7 @@ FIELDS_REPEATED = "target-fields-repeated"
 """The code of the note that a plan has for sampled ones."""
 MOST_VALUES = 4 << 20
 """The maximum number of values in one value of a record: each takes some 100 bytes when it is parsed, even an
-empty list of two bytes, and a few kilobytes of a packed batch can be hundreds of megabytes of them."""
+empty list of two bytes, and a few kilobytes of a packed record batch can be hundreds of megabytes of them."""
 _NAME = re.compile(r'[\s,]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*')
 _DECODER = json.JSONDecoder()
 _STRING = re.compile(r'"[^"]*"?')

@@ -55,7 +55,7 @@ def test_empty_headers_in_a_packed_batch_fill_no_run(kafka, topic):
     """They have no bytes, and each takes memory: 500 records of 100,000 are some kilobytes in the log."""
     headers = ((b"", None),) * 5_000
     for _ in range(3):
-        produce_raw(kafka, topic, 0, [(1, b"k", b"v", headers)] * 100, members=1)
+        produce_raw(kafka, topic, 0, [(1, b"k", b"v", headers)] * 100, pack=members)
     with KafkaSource(kafka, (topic,)).open() as reader:
         lengths = [len(run) for run in reader.read(Slice(topic, 0, 0, 300))]
     assert sum(lengths) == 300

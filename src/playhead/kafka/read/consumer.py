@@ -23,7 +23,7 @@ from playhead.record import Headers
 from playhead.source import TopicPartition
 
 AT_ONCE = 64
-"""Records per call of the client: each may have 100,000 headers in some bytes of a packed batch, which take 14 MB.
+"""Records per call of the client: each may have 100,000 headers, some bytes of a packed record batch, and takes 14 MB.
 With more than 500, Python's objects outgrow the caches, and it is slower.
 """
 MOST_OF_A_RECORD = 256 << 20
