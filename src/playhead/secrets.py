@@ -52,10 +52,15 @@ IS_URL = re.compile(r"\s*[^\s=]*://")
 _HAS_LOGIN = re.compile(r"\s*(?:postgres(?:ql)?|https?)://", re.IGNORECASE)
 # libpq's own white space: it takes every other character for a part of the value.
 _SPACE = r" \t\n\v\f\r"
-# A pair of a key=value string as libpq reads it. A quote without an end goes to the end.
+# The value of a pair of a key=value string as libpq reads it. A quote without an end goes to the end.
+_VALUE = rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)"
 _PAIR = re.compile(
-    rf"(?P<before>(?<![^{_SPACE}'])(?P<key>[^={_SPACE}]{{1,60}}+)[{_SPACE}]*=[{_SPACE}]*)"
-    rf"(?P<password>'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|(?!')(?:\\.|[^\\{_SPACE}])*+\\?)",
+    rf"(?P<before>(?<![^{_SPACE}'])(?P<key>[^={_SPACE}]{{1,60}}+)[{_SPACE}]*=[{_SPACE}]*){_VALUE}",
+    re.DOTALL,
+)
+# A URL and pairs in one: libpq takes them for a part of the database's name.
+_PASSWORD_BEHIND_URL = re.compile(
+    rf"(?P<before>(?<=[{_SPACE}])(?:{'|'.join(_SECRET_KEYS)})[{_SPACE}]*=[{_SPACE}]*){_VALUE}",
     re.DOTALL,
 )
 _PAIRS = re.compile(r"\s*\w+\s*=")
@@ -227,6 +232,7 @@ def _forms(url: str) -> tuple[re.Pattern[str], ...]:
                 _PASSWORD_OF_ESCAPED_LOGIN,
                 _PASSWORD_AS_PORT,
                 _PASSWORD_FOR_LIBPQ,
+                _PASSWORD_BEHIND_URL,
             )
         if url.lstrip()[:5].lower() == "sc://":
             return _PASSWORD_FOR_CONNECT, _PASSWORD_OF_CONNECT_USER

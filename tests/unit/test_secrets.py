@@ -180,6 +180,11 @@ def test_only_a_single_reference_shows_nothing_but_a_name(text, is_one):
         ("https://h/db?pwd=hunter2&a=b", "https://h/db?pwd=********&a=b"),
         ("http://me:hunter2", "http://me:********"),
         ("https://me:hunter2/path", "https://me:********/path"),
+        # Two forms in one.
+        (
+            "postgresql://h/db user=me password=hunter2",
+            "postgresql://h/db user=me password=********",
+        ),
         # The host was forgotten.
         ("postgresql://me:Un5een", "postgresql://me:********"),
         ("postgres://me:5een,no/db?a=1", "postgres://me:********/db?a=1"),
