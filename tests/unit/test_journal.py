@@ -298,13 +298,23 @@ def test_two_processes_write_at_once(journal):
 
 
 @pytest.mark.parametrize(
-    ("column", "text"), [("plan", "{}"), ("servers", "{"), ("proof", "no JSON")]
+    ("column", "value"),
+    [
+        ("plan", "{}"),
+        ("servers", "{"),
+        ("proof", "no JSON"),
+        ("proof", "[" * 100_000),
+        ("proof", "[1]"),
+        ("made_at_ms", "yesterday"),
+        ("ended_at_ms", 1.5),
+        ("error", b"bytes"),
+    ],
 )
-def test_a_row_that_cannot_be_read_is_left_out_and_named(journal, column, text):
+def test_a_row_that_cannot_be_read_is_left_out_and_named(journal, column, value):
     for replay_id in ("a", "b", "c"):
         journal.keep(plan(replay_id), {})
     with closing(sqlite3.connect(journal.file)) as connection, connection:
-        connection.execute(f"UPDATE replays SET {column} = ? WHERE id = 'b'", (text,))
+        connection.execute(f"UPDATE replays SET {column} = ? WHERE id = 'b'", (value,))
     unreadable: list[str] = []
     assert [run.replay_id for run in journal.runs(unreadable=unreadable)] == ["a", "c"]
     assert unreadable == ["b"]

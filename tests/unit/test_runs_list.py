@@ -8,6 +8,7 @@ import pytest
 
 from playhead.cli.app import main
 from playhead.config.context import configure
+from playhead.errors import UsageError
 from playhead.kafka.groups import describe
 from playhead.replay import old_groups
 from playhead.replay.journal import DONE, RUNNING, STOPPED
@@ -103,6 +104,19 @@ def test_a_damaged_proof_does_not_hide_the_others(journal, proof):
     keep(journal, "bad", "good")
     change(journal, f"UPDATE replays SET proof = '{proof}' WHERE id = 'bad'")
     assert [dict(run.totals) for run in journal.listed()] == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["id = NULL", "id = 7", "made_at_ms = 'yesterday'", "error = x'00ff'", "proof = x'00'"],
+)
+def test_a_row_with_values_of_another_kind_hides_no_other(journal, capsys, damage):
+    keep(journal, "a", "b")
+    change(journal, f"UPDATE replays SET {damage} WHERE id = 'b'")
+    code, rows, said = shown(capsys)
+    assert (code, "a" in rows, "fault" in said) == (0, True, False)
+    with pytest.raises(UsageError):
+        journal.find("c")
 
 
 def test_a_run_whose_process_died_is_listed_as_stopped(journal):

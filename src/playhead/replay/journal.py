@@ -18,6 +18,7 @@ from typing import Any
 
 from playhead import secrets
 from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.grammar.field_types import need_kinds
 from playhead.grammar.instant import show_ms
 from playhead.host import file_lock, paths, private_files
 from playhead.note import Note
@@ -287,7 +288,9 @@ class Journal:
     def ids(self) -> list[str]:
         """Return the ids of all runs, latest first."""
         with self._opened() as connection:
-            rows = connection.execute("SELECT id FROM replays ORDER BY made_at_ms DESC, id")
+            rows = connection.execute(
+                "SELECT id FROM replays WHERE typeof(id) = 'text' ORDER BY made_at_ms DESC, id"
+            )
             return [row["id"] for row in rows]
 
     def runs(self, unreadable: list[str] | None = None) -> list[JournalEntry]:
@@ -304,7 +307,7 @@ class Journal:
             try:
                 yield self._run(row)
             except UsageError:
-                unreadable.append(row["id"])
+                unreadable.append(str(row["id"]))
 
     def ended_before(self, until_ms: int, target: str, *, most: int) -> list[str]:
         """The latest runs that were done before that instant, into a target of this identity."""
@@ -331,16 +334,19 @@ class Journal:
 
     def _run(self, row: sqlite3.Row) -> JournalEntry:
         try:
-            plan = Plan.from_json(row["plan"], where="its plan")
-            servers, proof, verification = (
-                json.loads(row[name] or "null") for name in ("servers", "proof", "verification")
-            )
-        except (ValueError, UsageError) as exc:
+            return self._read(row)
+        except (ValueError, TypeError, RecursionError, UsageError) as exc:
             raise UsageError(
                 f"the journal's row of {row['id']} cannot be read: {exc}",
                 hint="what was replayed is in the target's ledger: playhead resume ID TARGET",
             ) from exc
-        return JournalEntry(
+
+    def _read(self, row: sqlite3.Row) -> JournalEntry:
+        plan = Plan.from_json(row["plan"], where="its plan")
+        servers, proof, verification = (
+            json.loads(row[name] or "null") for name in ("servers", "proof", "verification")
+        )
+        found = JournalEntry(
             row["id"],
             row["made_at_ms"],
             self.state_of(row),
@@ -352,6 +358,8 @@ class Journal:
             proof,
             verification,
         )
+        need_kinds(found, "run")
+        return found
 
     # --- one run at a time on this machine, and requests to stop ---------------------------------
 

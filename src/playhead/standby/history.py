@@ -20,12 +20,13 @@ CREATE TABLE IF NOT EXISTS triggered (
 )
 """
 _SUMMARY = ("source", "target", "planned")
-# The large plan only where an earlier version left no summary.
+# The large plan only where an earlier version left no summary. SQLite keeps values of any kind in any column.
 _LISTED = """
-SELECT id, made_at_ms, state, replays.error, proof, source, target, planned, standby, trigger,
-    iif(source IS NULL, plan, NULL) AS plan
+SELECT id, CAST(made_at_ms AS INTEGER) AS made_at_ms, state,
+    iif(typeof(replays.error) = 'blob', NULL, replays.error) AS error, proof, source, target, planned,
+    standby, trigger, iif(source IS NULL, plan, NULL) AS plan
 FROM replays LEFT JOIN summaries USING (id) LEFT JOIN triggered ON replay_id = id
-WHERE (:id IS NULL OR id = :id) AND (:since IS NULL OR made_at_ms >= :since)
+WHERE typeof(id) = 'text' AND (:id IS NULL OR id = :id) AND (:since IS NULL OR made_at_ms >= :since)
     AND (:kind IS NULL OR :kind = iif(standby IS NULL, 'replay', 'standby'))
 ORDER BY made_at_ms DESC, id LIMIT :most
 """
@@ -185,7 +186,7 @@ def _totals(proof: str | None) -> Mapping[str, Any]:
     """Return the totals of a proof; empty if there is none or it cannot be read."""
     try:
         document = json.loads(proof or "{}")
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         return {}
     return _totals_of(document)
 

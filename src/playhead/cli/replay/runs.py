@@ -37,7 +37,7 @@ def runs(run: Run, replay_id: str | None, limit: int, since: str | None, kind: s
     for line in plan_lines(one.plan):
         run.output.say(line)
     if one.proof is not None:
-        run.output.say(one.proof["verdict"])
+        run.output.say(str(one.proof.get("verdict", "its proof has no verdict")))
     [listed] = journal.listed(replay_id=one.replay_id)
     row = run_row(listed) | (_reached(run, one) if one.state in _NOT_DONE else {})
     document = row | {
