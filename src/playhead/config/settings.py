@@ -119,8 +119,9 @@ BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 _HEAP: Final = re.compile("([0-9]{1,15})([kmgt]?)", re.IGNORECASE)
 _SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-# Spark needs 450 MiB of Java's maximum memory, which is up to a thirtieth less than the heap.
-_LEAST_HEAP: Final = 480 << 20
+# Spark needs 450 MiB of Java's maximum memory, which is up to a thirtieth less than the heap. Java itself ends, in
+# its own words, where it cannot reserve the addresses.
+_HEAPS: Final = range(480 << 20, (16 << 40) + 1)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -136,8 +137,8 @@ def as_switch(value: str, *, key: str, where: str) -> bool:
 def as_heap(value: str, *, key: str, where: str) -> str:
     """Parse a Java heap size; Spark would refuse a small one late and in its own words."""
     found = _HEAP.fullmatch(value)
-    if found is None or int(found[1]) * _SCALES[found[2].lower()] < _LEAST_HEAP:
-        needed = "a heap of at least 480m, such as 480m or 2g"
+    if found is None or int(found[1]) * _SCALES[found[2].lower()] not in _HEAPS:
+        needed = "a heap of at least 480m and at most 16t, such as 480m or 2g"
         raise BadValue(key, found=value, needed=needed, where=where)
     return value
 
