@@ -48,6 +48,9 @@ def progress_in(statistics: str) -> Progress:
         for partition in its.get("partitions", {}).values():
             place, at = (topic, partition.get("partition", -1)), partition.get("next_offset", -1)
             positions[place] = at
-            if partition.get("fetch_state") == _ACTIVE and 0 <= at < partition.get("ls_offset", -1):
-                behind[place] = answers.get(partition.get("broker"), 0)
+            # -1 without a leader: the number of brokers that are known by their address only.
+            asked = partition.get("broker", -1)
+            is_behind = 0 <= at < partition.get("ls_offset", -1)
+            if partition.get("fetch_state") == _ACTIVE and is_behind and asked >= 0:
+                behind[place] = answers.get(asked, 0)
     return Progress(positions, behind)

@@ -37,6 +37,7 @@ _UNPACKED_HINT = (
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _WAIT_S = 0.1
 _LEARNED_WITHIN_S = 1.0
+_SERVED_WITHIN_S = 5.0
 _BACKOFF = "reconnect.backoff.ms"
 _TUNING: dict[str, Any] = {
     # The end of a partition is reported by an empty answer, which the broker delays by this time.
@@ -268,11 +269,23 @@ class PartitionConsumer:
         return now - self._still[0]
 
     def _refuse_withheld(self) -> None:
-        """Raise if the leader of a partition has answered meanwhile."""
+        """Raise if the leader of a partition has answered meanwhile, and not with errors.
+
+        The client also reports no error of a leader that refuses, such as one whose disk is gone; it asks again.
+        """
         if self._still and self._last_error is None:
             withheld = self._progress().withheld_since(self._still[1])
-            if withheld:
+            if withheld and self._is_served(withheld[0]):
                 raise NothingGiven(*withheld)
+
+    def _is_served(self, place: TopicPartition) -> bool:
+        """Return whether the leader of a partition answers without an error; the error is kept otherwise."""
+        try:
+            self._consumer.get_watermark_offsets(ClientPartition(*place), timeout=_SERVED_WITHIN_S)
+        except KafkaException as exc:
+            self._last_error = words_of(exc.args[0])
+            return False
+        return True
 
     def _progress(self) -> Progress:
         if self._known[0] != self._statistics:

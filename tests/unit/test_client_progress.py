@@ -1,0 +1,67 @@
+"""A client that gives no record although its broker answers: whether the log or the broker is the reason."""
+
+import json
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from playhead.errors import BrokerUnavailable
+from playhead.kafka.read import consumer
+from playhead.kafka.read.consumer import NothingGiven, PartitionConsumer
+
+
+class Withholding:
+    """A client whose broker answers 100 times at each call, and which stays at offset 5 of 9."""
+
+    def __init__(self, broker=1, refusal=None):
+        self.broker, self.refusal, self.answers = broker, refusal, 0
+
+    def consume(self, _count, _wait_s):
+        self.answers += 100
+        partition = {"partition": 0, "next_offset": 5, "ls_offset": 9, "fetch_state": "active"}
+        told = {
+            "brokers": {"it": {"nodeid": self.broker, "rx": self.answers}},
+            "topics": {"cars": {"partitions": {"0": partition | {"broker": self.broker}}}},
+        }
+        self.reading._on_statistics(json.dumps(told))
+        return []
+
+    def get_watermark_offsets(self, _place, *, timeout):
+        if self.refusal:
+            raise KafkaException(KafkaError(self.refusal))
+        return 0, 9
+
+
+@pytest.fixture
+def reader_of(monkeypatch):
+    def made(client):
+        monkeypatch.setattr(consumer.clients, "consumer", lambda _: client)
+        client.reading = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=0.1)
+        return client.reading
+
+    return made
+
+
+def test_a_batch_that_a_healthy_leader_sends_again_and_again_is_named(reader_of):
+    with pytest.raises(NothingGiven, match="cars:0 from offset 5 on"):
+        reader_of(Withholding()).poll_or_fail("reading")
+
+
+def test_a_leader_that_refuses_to_serve_is_not_a_damaged_batch(reader_of):
+    """The client reports none of these errors, and asks again."""
+    with pytest.raises(BrokerUnavailable, match="reading: .*Disk error"):
+        reader_of(Withholding(refusal=KafkaError.KAFKA_STORAGE_ERROR)).poll_or_fail("reading")
+
+
+def test_one_who_follows_waits_for_such_a_leader(reader_of):
+    following = reader_of(Withholding(refusal=KafkaError.NOT_LEADER_FOR_PARTITION))
+    while following.last_error is None:
+        assert following.poll(0) == []
+    assert "eader" in following.last_error
+    assert following.poll(0) == []
+
+
+def test_answers_to_other_requests_do_not_count_while_there_is_no_leader(reader_of):
+    """Brokers that are known by their address only have the number that stands for no leader."""
+    with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
+        reader_of(Withholding(broker=-1)).poll_or_fail("reading")
