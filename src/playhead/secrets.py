@@ -21,10 +21,10 @@ _PASSWORD_OF_USER = re.compile(
     r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
-# The host was forgotten, and libraries take the password for a port, which they quote.
+# The host was forgotten, and libraries take the password for a port, which they quote. A reference is none.
 _PASSWORD_AS_PORT = re.compile(
     r"^(?P<before>\s*(?:(?:jdbc:)?postgres(?:ql)?|https?)://[^:/?#@,\[\]\s]*:)"
-    r"(?P<password>(?!\d*[,/?#\s]|\d*\Z)[^@/?#]++)(?![^/?#]*@)",
+    r"(?P<password>(?!\d*[,/?#\s]|\d*\Z|\$\{\w+\}(?:[,/?#]|\Z))[^@/?#]++)(?![^/?#]*@)",
     re.IGNORECASE,
 )
 # A slash in the user's name ends the address for every library: the name is the host, the password a path. Of
