@@ -1,6 +1,7 @@
 """A client that gives no record although its broker answers: whether the log or the broker is the reason."""
 
 import json
+from collections import deque
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -65,3 +66,20 @@ def test_answers_to_other_requests_do_not_count_while_there_is_no_leader(reader_
     """Brokers that are known by their address only have the number that stands for no leader."""
     with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
         reader_of(Withholding(broker=-1)).poll_or_fail("reading")
+
+
+def test_answers_of_a_broker_that_leads_only_now_do_not_count(reader_of):
+    """It has answered for other partitions, and may not have been asked for this one yet."""
+    client = Withholding()
+    reader, consume = reader_of(client), client.consume
+
+    def elsewhere(count, wait_s):
+        client.broker += 1
+        return consume(count, wait_s)
+
+    client.consume = elsewhere
+    with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
+        reader.poll_or_fail("reading")
+    client.consume = consume
+    with pytest.raises(NothingGiven):
+        deque(iter(lambda: reader.poll(0), None), maxlen=0)

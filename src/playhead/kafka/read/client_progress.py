@@ -7,6 +7,8 @@ from playhead.source import TopicPartition
 
 _MANY_ANSWERS = 10
 _ACTIVE = "active"
+_NO_LEADER = -1
+"""It is also the number of brokers that are known by their address only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +17,8 @@ class Progress:
 
     positions: dict[TopicPartition, int]
     """They also advance over offsets without records."""
-    behind: dict[TopicPartition, int]
-    """Of partitions with more to read: how many answers have come from the broker that is asked."""
+    behind: dict[TopicPartition, tuple[int, int]]
+    """Of partitions with more to read: the broker that is asked, and how many answers have come from it."""
 
     def has_moved_since(self, before: "Progress") -> bool:
         """Return whether there is another offset to fetch, or more to read."""
@@ -27,8 +29,9 @@ class Progress:
 
         It reports no error for a record batch that it cannot take apart, and requests it again.
         """
-        for place, answers in self.behind.items():
-            if answers - before.behind.get(place, answers) >= _MANY_ANSWERS:
+        for place, (broker, answers) in self.behind.items():
+            asked, answered = before.behind.get(place, (_NO_LEADER, 0))
+            if asked == broker != _NO_LEADER and answers - answered >= _MANY_ANSWERS:
                 return place, self.positions[place]
         return None
 
@@ -48,9 +51,7 @@ def progress_in(statistics: str) -> Progress:
         for partition in its.get("partitions", {}).values():
             place, at = (topic, partition.get("partition", -1)), partition.get("next_offset", -1)
             positions[place] = at
-            # -1 without a leader: the number of brokers that are known by their address only.
-            asked = partition.get("broker", -1)
-            is_behind = 0 <= at < partition.get("ls_offset", -1)
-            if partition.get("fetch_state") == _ACTIVE and is_behind and asked >= 0:
-                behind[place] = answers.get(asked, 0)
+            if partition.get("fetch_state") == _ACTIVE and 0 <= at < partition.get("ls_offset", -1):
+                asked = partition.get("broker", _NO_LEADER)
+                behind[place] = asked, answers.get(asked, 0)
     return Progress(positions, behind)

@@ -232,6 +232,7 @@ class PartitionConsumer:
             self._note_arrival()
         elif self._still_for_s() > self._patience_s:
             self._refuse_withheld()
+            self._still = None  # Another broker may have been asked meanwhile, or none.
         return found
 
     @property
