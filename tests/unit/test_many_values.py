@@ -64,11 +64,15 @@ def test_no_field_of_one_is_selected():
     assert "more than 4,194,304 values" in str(_why_not_from(MANY, _READER, [path]))
 
 
-def zigzag(number: int) -> bytes:
-    number, found = number << 1, b""
+def varint(number: int) -> bytes:
+    found = b""
     while number > 0x7F:
         found, number = found + bytes([number & 0x7F | 0x80]), number >> 7
     return found + bytes([number])
+
+
+def zigzag(number: int) -> bytes:
+    return varint(number << 1)
 
 
 def test_an_avro_value_of_very_many_records_of_a_byte_is_refused(monkeypatch):
@@ -107,3 +111,35 @@ def test_a_protobuf_value_of_very_many_parts_is_refused(monkeypatch, data, told)
         with pytest.raises(ValueError, match=told):
             read((0,), data)
     assert reader.exact((0,), b"\x1a\x80\x80\x40" + bytes(ZEROS))["d"] == bytes(ZEROS)
+
+
+IN_ANY = """syntax = "proto3";
+import "google/protobuf/any.proto";
+message M { repeated google.protobuf.Any a = 1; bytes d = 2; }
+message L { repeated bool c = 1; repeated E e = 2; }
+message E { bool x = 1; }"""
+
+
+def sized(tag: bytes, data: bytes) -> bytes:
+    return tag + varint(len(data)) + data
+
+
+@pytest.mark.parametrize(
+    ("inner", "told"),
+    [
+        (sized(b"\x0a", bytes(40_000)), "its lists have more than "),
+        (b"\x12\0" * 40_000, "messages in it"),
+    ],
+    ids=["members", "messages"],
+)
+def test_parts_of_all_anys_of_a_protobuf_value_count_together(monkeypatch, inner, told):
+    monkeypatch.setattr(protobuf_limits, "MOST_MESSAGES", 1 << 16)
+    is_of_members = told != "messages in it"
+    monkeypatch.setattr(protobuf_limits, "MOST_MEMBERS", 1 << 16 if is_of_members else 85_000)
+    reader = ProtobufReader.of(NONE, Schema("PROTOBUF", IN_ANY))
+    one = sized(b"\x0a", sized(b"\x0a", b"x/L") + sized(b"\x12", inner))
+    padding = sized(b"\x12", bytes(80_000))
+    assert reader.read((0,), one + padding)
+    for read in (reader.exact, reader.read):
+        with pytest.raises(ValueError, match=told):
+            read((0,), one + one + padding)

@@ -67,9 +67,9 @@ class ProtobufReader:
 
     def _read(self, indexes: tuple[int, ...], data: bytes) -> Any:
         found = self._parsed(self._type(indexes), data)
-        self.limits.check_lists(found, data)
         self.limits.check_names(found)
         self.limits.check_anys(found, data, self._opened)
+        self.limits.check_lists(found, data, self._opened)
         self.limits.check_enums(found, data, self._opened)
         return found
 

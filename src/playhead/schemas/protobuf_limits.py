@@ -124,14 +124,21 @@ class ProtobufLimits:
             if letters > MOST_NAMES:
                 raise ValueError(f"names of enums take more than {MOST_NAMES:,} letters of it")
 
-    def check_lists(self, held: Any, data: bytes) -> None:
-        """Raise ValueError for a value, decoded from these bytes, whose lists have too many members in all."""
+    def check_lists(self, held: Any, data: bytes, opened: Callable[[Any], Any]) -> None:
+        """Raise ValueError for a value, decoded from these bytes, whose lists have too many members in all, or that
+        has too many messages, each `Any` in it included; `opened` decodes one.
+        """
         if len(data) <= MOST_MEMBERS:
             return
-        left, waiting = MOST_MEMBERS, [held]
+        left, messages, waiting = MOST_MEMBERS, MOST_MESSAGES, [held]
         while waiting:
             held = waiting.pop()
-            waiting += _messages(held)
+            if type_of(held).full_name == _ANY:
+                waiting += [opened(held)] if fields_of(held) else []
+                continue
+            messages -= 1
+            if messages < 0:
+                raise ValueError(_TOO_MANY_MESSAGES)
             left -= sum(
                 len(value)
                 for field, value in fields_of(held)
@@ -139,6 +146,7 @@ class ProtobufLimits:
             )
             if left < 0:
                 raise ValueError(_TOO_MANY_MEMBERS)
+            waiting += _messages(held)
 
     def check_unknown(self, held: Any, data: bytes) -> None:
         """Raise ValueError for a value, decoded from these bytes, most of which the schema has no fields for."""
