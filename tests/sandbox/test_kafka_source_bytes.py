@@ -19,7 +19,10 @@ from playhead.kafka.read.consumer import NothingGiven, OffsetsFall
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.kafka.read.scan import Scan, Stretch
 from playhead.kafka.read.source import KafkaSource, MisleadingTime
+from playhead.live.pipeline_spec import PipelineSpec
+from playhead.live.start_offsets import beginning
 from playhead.record import Slice, TimestampType
+from playhead.request import Request
 from tests.sandbox.kafka_log import SOON_COMPACTED, Log, produce_raw
 from tests.sandbox.test_kafka_source import read, whole
 
@@ -107,6 +110,11 @@ def test_a_record_that_claims_another_offset_hides_no_others_from_a_time(kafka, 
     assert source.offsets_at(80) == {place: 0}
     with pytest.raises(MisleadingTime, match=f"{topic}:0 .* there are such records before it"):
         source.exact_offsets_at(80)
+    asked = Request(source=f"kafka:{topic}", target="postgres:laps")
+    when = "1970-01-01T00:00:00.080Z"
+    spec = PipelineSpec(name="laps", request=asked, group=f"laps.{topic}", start=when)
+    with pytest.raises(MisleadingTime):
+        beginning(spec, source, None, (), now_ns=time.time_ns(), timezone="UTC")
     assert source.exact_offsets_at(50) == source.offsets_at(50) == {place: 49}
     assert source.offsets_at(91) == {place: 92}
     assert source.offsets_at(1_000) == {place: 302}

@@ -14,12 +14,15 @@ from playhead.kafka.read.consumer import NothingGiven, PartitionConsumer
 class Withholding:
     """A client whose broker answers 100 times at each call, and which stays at offset 5 of 9."""
 
-    def __init__(self, broker=1, refusal=None):
+    def __init__(self, broker=1, refusal=None, state="active", calls_at_end=0):
         self.broker, self.refusal, self.answers = broker, refusal, 0
+        self.state, self.calls_at_end = state, calls_at_end
 
     def consume(self, _count, _wait_s):
         self.answers += 100
-        partition = {"partition": 0, "next_offset": 5, "ls_offset": 9, "fetch_state": "active"}
+        self.calls_at_end -= 1
+        end = 5 if self.calls_at_end >= 0 else 9
+        partition = {"partition": 0, "next_offset": 5, "ls_offset": end, "fetch_state": self.state}
         told = {
             "brokers": {"it": {"nodeid": self.broker, "rx": self.answers}},
             "topics": {"cars": {"partitions": {"0": partition | {"broker": self.broker}}}},
@@ -66,6 +69,16 @@ def test_answers_to_other_requests_do_not_count_while_there_is_no_leader(reader_
     """Brokers that are known by their address only have the number that stands for no leader."""
     with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
         reader_of(Withholding(broker=-1)).poll_or_fail("reading")
+
+
+def test_a_partition_that_is_no_longer_read_does_not_count(reader_of):
+    with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
+        reader_of(Withholding(state="none")).poll_or_fail("reading")
+
+
+def test_a_batch_that_arrives_during_the_wait_counts_from_then_on(reader_of):
+    with pytest.raises(NothingGiven):
+        reader_of(Withholding(calls_at_end=3)).poll_or_fail("reading")
 
 
 def test_answers_of_a_broker_that_leads_only_now_do_not_count(reader_of):

@@ -117,6 +117,20 @@ def test_what_fills_the_memory_before_partitions_are_assigned_does_not_count(mon
     assert reading.poll(0) == []
 
 
+def test_an_error_from_before_the_last_record_is_no_reason_for_what_follows(monkeypatch):
+    given = [[message(4, value=b"v")]]
+    client = Unpacking(0)
+    monkeypatch.setattr(client, "consume", lambda *_: given.pop() if given else [])
+    monkeypatch.setattr(consumer.clients, "consumer", lambda _: client)
+    reading = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=0.1)
+    reading._on_error(consumer.KafkaError(consumer.KafkaError._TRANSPORT))
+    assert reading.last_error is not None
+    assert reading.poll(0)
+    assert reading.last_error is None
+    with pytest.raises(BrokerUnavailable, match="reading: nothing came"):
+        reading.poll_or_fail("reading")
+
+
 def test_a_broker_whose_name_makes_the_statistics_unreadable_is_no_fault_of_ours(monkeypatch):
     """The client writes the names of brokers into its statistics as they are."""
     statistics = '{"brokers": {"x"7.0.0.1:9092/1": {}}, "topics": {}}'
