@@ -21,7 +21,8 @@ _PASSWORD_OF_USER = re.compile(
     r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
-# The host was forgotten, and libraries take the password for a port, which they quote. A reference is none.
+# The host was forgotten, and libraries take the password for a port, which they quote. A reference to a
+# variable in that place, such as ${PORT}, is no password.
 _PASSWORD_AS_PORT = re.compile(
     r"^(?P<before>\s*(?:(?:jdbc:)?postgres(?:ql)?|https?)://[^:/?#@,\[\]\s]*:)"
     r"(?P<password>(?!\d*[,/?#\s]|\d*\Z|\$\{\w+\}(?:[,/?#]|\Z))[^@/?#]++)(?![^/?#]*@)",

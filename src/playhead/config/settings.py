@@ -119,8 +119,8 @@ BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
 _HEAP: Final = re.compile("([0-9]{1,15})([kmgt]?)", re.IGNORECASE)
 _SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-# Spark needs 450 MiB of Java's maximum memory, which is up to a thirtieth less than the heap. Java itself ends, in
-# its own words, where it cannot reserve the addresses.
+# Spark needs 450 MiB of Java's maximum memory, which is up to a thirtieth less than the heap. Java cannot
+# reserve the addresses of a far larger heap.
 _HEAPS: Final = range(480 << 20, (16 << 40) + 1)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 

@@ -27,7 +27,7 @@ class Progress:
     def withheld_since(self, before: "Progress") -> tuple[TopicPartition, int] | None:
         """Return a partition whose broker has answered many times, and the offset that the client does not pass.
 
-        It reports no error for a record batch that it cannot take apart, and requests it again.
+        The client reports no error for a record batch that it cannot take apart, and requests it again.
         """
         for place, (broker, answers) in self.behind.items():
             asked, answered = before.behind.get(place, (_NO_LEADER, 0))

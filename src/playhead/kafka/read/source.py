@@ -151,7 +151,7 @@ class KafkaSource:
         return answers
 
     def exact_offsets_at(self, instant_ms: int) -> Mapping[TopicPartition, int]:
-        """Return the same, but refuse an answer that would leave out records."""
+        """Return what `offsets_at` does, but refuse the time if Kafka's answer would leave out records."""
         answers, wrong = self._answers_at(instant_ms)
         if wrong:
             raise MisleadingTime(wrong[0], instant_ms=instant_ms, answer=answers[wrong[0]])
