@@ -114,7 +114,7 @@ class NothingGiven(BadAnswer):
             f"the client takes no record out of {topic}:{number} from offset {offset:,} on"
         )
         self.hint = (
-            "the record batch there is damaged; Kafka's kafka-dump-log shows it; read the records before and after "
+            "the record batch there may be damaged; Kafka's kafka-dump-log shows it; read the records before and after "
             f"it: --offsets {topic}:{number}:FROM-TO"
         )
 
