@@ -31,7 +31,6 @@ from playhead.capture import (
 )
 from playhead.capture.address import parse_host, parse_place
 from playhead.capture.pair_document import Captured, Connection, Describer
-from playhead.capture.protocol import Malformed
 from playhead.cli.records import jsonl
 from playhead.config import kafka_properties, layers
 from playhead.errors import PlayheadError
@@ -78,6 +77,7 @@ from playhead.traffic.json_numbers import UnknownShape
 from playhead.traffic.pair_path import Path as TrafficPath
 from playhead.traffic.snapshot import find_file, find_snapshot
 from playhead.transform import tokens
+from playhead.unpacking import Malformed
 from tests import kafka_bytes, poison
 
 _QUERYLOG = Path(__file__).parent.parent / "data" / "querylog"

@@ -16,12 +16,12 @@ from playhead.capture.protocol import (
     API_VERSIONS,
     SASL_HANDSHAKE,
     Field,
-    Malformed,
     apis,
     known_versions,
     name_of,
     shape_of,
 )
+from playhead.unpacking import Malformed
 from tests.kafka_bytes import every_version, frame_of, response_frame
 
 WITH_ADDRESSES = [pair for pair in every_version() if has_addresses(*pair)]

@@ -14,11 +14,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from playhead.capture import compression
-from playhead.capture.compression import unpacked
 from playhead.capture.decode import decoded, response_at
 from playhead.capture.decode_records import Bounds, record_sets
 from playhead.capture.frames import SIZE_BYTES
-from playhead.capture.protocol import Field, Malformed, as_varint, name_of, read_header, shape_of
+from playhead.capture.protocol import (
+    Field,
+    as_varint,
+    name_of,
+    read_header,
+    shape_of,
+)
+from playhead.unpacking import Malformed, unpacked
 from tests.kafka_bytes import every_version, frame_of, response_frame, set_of
 from tests.their_kafka import MemoryRecordsBuilder, consumer, metadata, producer
 

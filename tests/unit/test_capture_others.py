@@ -20,7 +20,13 @@ import playhead.capture.relay
 from playhead.capture import unanswered
 from playhead.capture.address_rewrite import rewritten
 from playhead.capture.frames import framed
-from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, Malformed, as_varint
+from playhead.capture.protocol import (
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    as_varint,
+)
+from playhead.unpacking import Malformed
 from tests.fix_commands import COMMAND
 from tests.kafka_bytes import set_of
 from tests.unit.test_capture_proxy import (  # noqa: F401  the fixture is used by its name

@@ -24,7 +24,14 @@ from playhead.capture.address import HostPort
 from playhead.capture.address_rewrite import rewritten
 from playhead.capture.counts import Counts
 from playhead.capture.frames import framed
-from playhead.capture.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, as_varint, is_known
+from playhead.capture.protocol import (
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+    as_varint,
+    is_known,
+)
 from playhead.capture.proxy import Proxy, Setting
 from playhead.capture.recorder import RecorderConfig
 from playhead.host.clock import SystemClock, wait_until

@@ -13,12 +13,11 @@ from playhead.capture.frames import SIZE_BYTES, framed
 from playhead.capture.protocol import (
     MOST_TAGS,
     Field,
-    Malformed,
     as_varint,
     response_head_bytes,
     shape_of,
-    varint,
 )
+from playhead.unpacking import Malformed, varint
 
 Translate = Callable[[str, int], tuple[str, int]]
 """Maps the address of a broker to the address that clients get instead."""

@@ -8,12 +8,11 @@ from playhead.capture.frames import SIZE_BYTES, framed
 from playhead.capture.protocol import (
     API_VERSIONS,
     SASL_HANDSHAKE,
-    Malformed,
     as_varint,
     known_versions,
     past_tags,
-    varint,
 )
+from playhead.unpacking import Malformed, varint
 
 UNSUPPORTED_VERSION: Final = 35
 _ENTRY: Final = struct.Struct(">hhh")

@@ -15,12 +15,11 @@ from typing import Any, Final
 from playhead.capture.decode_records import Bounds, Document, record_sets
 from playhead.capture.protocol import (
     Field,
-    Malformed,
     Side,
     response_head_bytes,
     shape_of,
-    varint,
 )
+from playhead.unpacking import Malformed, varint
 
 _NUMBERS: Final = {
     "int8": struct.Struct(">b"),

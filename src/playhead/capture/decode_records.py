@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.capture.compression import NAMES, CodecMissing, UnpacksTooFar, unpacked
-from playhead.capture.protocol import Malformed
+from playhead.unpacking import NAMES, CodecMissing, Malformed, UnpacksTooFar, unpacked
 
 Document = dict[str, Any]
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")

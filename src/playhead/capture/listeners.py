@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from playhead.capture.address import HostPort, shown_place
-from playhead.capture.protocol import Malformed
 from playhead.errors import Unavailable
+from playhead.unpacking import Malformed
 
 MOST_PORTS: Final = 1_000
 _BACKLOG: Final = 1_024

@@ -12,13 +12,13 @@ from playhead.capture.decode import decoded, response_at
 from playhead.capture.decode_records import MEMORY_BYTES, Bounds, Document, undecoded
 from playhead.capture.frames import SIZE_BYTES
 from playhead.capture.protocol import (
-    Malformed,
     Side,
     constant_of,
     name_of,
     read_header,
     shape_of,
 )
+from playhead.unpacking import Malformed
 from playhead.version import __version__
 
 # These requests contain credentials or may contain a password: only the name and the size are recorded.

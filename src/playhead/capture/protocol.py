@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple
 
 from playhead.capture.frames import SIZE_BYTES
+from playhead.unpacking import Malformed, varint
 
 Side = Literal["request", "response"]
 PRODUCE, FETCH, METADATA = 0, 1, 3
@@ -17,10 +18,6 @@ _FILE: Final = "definitions.json"
 _HEADER: Final = struct.Struct(">hhih")
 _SHORTEST_HEADER: Final = 8
 MOST_TAGS: Final = 256
-
-
-class Malformed(Exception):
-    """Bytes that do not match the protocol; counted by reason."""
 
 
 class Field(NamedTuple):
@@ -180,23 +177,6 @@ def past_tags(data: bytes, at: int) -> int:
         size, at = varint(data, at)
         at += size
     return at
-
-
-def varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
-    """Return an unsigned varint of one to five bytes, and the position after it."""
-    byte = data[at]
-    if byte < 0x80:
-        return byte, at + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-        shift += 7
-        if shift > 28:
-            raise Malformed("a length of more than five bytes")
 
 
 def as_varint(value: int) -> bytes:

@@ -20,9 +20,10 @@ from typing import Any, Final
 from playhead.capture.decode_records import MEMORY_BYTES, Document
 from playhead.capture.pair_document import Captured, Connection, Describer, partitions_of
 from playhead.capture.pipe_format import Ended, Passed, Unpacker
-from playhead.capture.protocol import Malformed, name_of, read_head
+from playhead.capture.protocol import name_of, read_head
 from playhead.capture.redaction import Redaction, parse_rule, withhold
 from playhead.capture.snapshot_writer import Rotation, Snapshot, SnapshotNotWritten
+from playhead.unpacking import Malformed
 
 _PIECE: Final = 64 << 10
 _PART_BYTES: Final = 1 << 20

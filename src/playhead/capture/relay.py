@@ -21,12 +21,12 @@ from playhead.capture.protocol import (
     FETCH,
     PRODUCE,
     SASL_HANDSHAKE,
-    Malformed,
     acks_of,
     is_known,
     name_of,
 )
 from playhead.capture.recorder_queue import Exchange, RecorderQueue
+from playhead.unpacking import Malformed
 
 _HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION: Final = struct.Struct(">i")

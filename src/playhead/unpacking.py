@@ -1,11 +1,9 @@
-"""Decompresses record batches: gzip with zlib, the other codecs with Arrow."""
+"""Decompresses Kafka's record batches: gzip with zlib, the other codecs with Arrow."""
 
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final
-
-from playhead.capture.protocol import Malformed, varint
 
 NAMES: Final = ("NO_COMPRESSION", "GZIP", "SNAPPY", "LZ4", "ZSTD")
 _GZIP: Final = 31
@@ -14,6 +12,10 @@ _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEAD_BYTES: Final = 16
 _LEAST_BLOCK: Final = 256
 """What a block counts at least: millions of empty ones would take minutes, and have no bytes."""
+
+
+class Malformed(Exception):
+    """Bytes that do not match Kafka's protocol."""
 
 
 class CodecMissing(Exception):
@@ -99,6 +101,23 @@ def _stream(codec: str, data: bytes, most: int) -> bytes:
                 raise _too_much(most + sum(map(len, parts)) + len(part))
             parts.append(part)
     return b"".join(parts)
+
+
+def varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
+    """Return an unsigned varint of one to five bytes, and the position after it."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 28:
+            raise Malformed("a length of more than five bytes")
 
 
 def _arrow() -> Any:
