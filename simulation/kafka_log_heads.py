@@ -1,11 +1,12 @@
-"""A look into the model cluster's logs, past its clients: the heads of batches of one entry each."""
+"""A look into the model cluster's logs, past its clients: record batches of one entry each."""
 
+import struct
 from collections.abc import Sequence
 
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.read.log_heads import Head, Heads
 from simulation.kafka_clients import Handle
-from simulation.kafka_cluster import ABORT, RECORD, Place, Stored
+from simulation.kafka_cluster import ABORT, APPEND_TIME, RECORD, Place, Stored
 
 _MANY = 7
 
@@ -49,8 +50,34 @@ def _head(entry: Stored) -> Head:
         is_transactional=is_transactional,
         first_ms=entry.timestamp_ms,
         latest_ms=entry.timestamp_ms,
+        whole=memoryview(_batch(entry)),
         **kind,
     )
+
+
+def _batch(entry: Stored) -> bytes:
+    """Encode the entry as Kafka keeps it, as far as a reader of records looks at it."""
+    parts = [_sized(entry.key), _sized(entry.value), _signed(len(entry.headers))]
+    parts += [_sized(each) for name, value in entry.headers for each in (name.encode(), value)]
+    record = b"".join((b"\0\0\0", *parts))
+    body = _signed(len(record)) + record
+    attributes = 8 * (entry.timestamp_type == APPEND_TIME)
+    times = entry.timestamp_ms, entry.timestamp_ms
+    numbers = entry.offset, len(body) + 49, 0, 2, 0, attributes, 0, *times, -1, -1, -1, 1
+    return struct.pack(">qiibIhiqqqhii", *numbers) + body
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _signed(-1) if data is None else _signed(len(data)) + data
+
+
+def _signed(number: int) -> bytes:
+    """Encode a number with its sign as its last bit, seven bits in a byte."""
+    left, out = number << 1 ^ number >> 63, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes((*out, left))
 
 
 def _number(entry: Stored) -> int:

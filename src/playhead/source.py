@@ -203,6 +203,20 @@ class Pinned(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsDirectly(Protocol):
+    """A source whose log can also be read without the client that reads it for a replay."""
+
+    def read_directly(self) -> Source:
+        """Return this source with readers that share no decoder with the others."""
+        ...
+
+
+def read_directly(source: Source) -> Source:
+    """Return the source with its other readers if it has them."""
+    return source.read_directly() if isinstance(source, ReadsDirectly) else source
+
+
 class LazyExplainer:
     """Asks a source for the reasons of absent offsets; connects at the first question."""
 

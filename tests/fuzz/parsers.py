@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from playhead import endpoint, ledger
+from playhead import endpoint, ledger, unpacking
 from playhead.account import Account
 from playhead.capture import (
     address_rewrite,
     api_versions,
-    compression,
     decode_records,
     frames,
     redaction,
@@ -49,7 +48,7 @@ from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.scram import NotScram, Scram
 from playhead.kafka.groups import commit, consumer_offsets_topic, offsets_csv
 from playhead.kafka.produce.console_lines import LineReader
-from playhead.kafka.read import log_heads
+from playhead.kafka.read import log_heads, record_batches
 from playhead.kafka.write import dead_letter_headers, row_shipping, written_dead_letters
 from playhead.kafka.write.headers import HeaderRules
 from playhead.pace import Pace
@@ -79,6 +78,7 @@ from playhead.traffic.snapshot import find_file, find_snapshot
 from playhead.transform import tokens
 from playhead.unpacking import Malformed
 from tests import kafka_bytes, poison
+from tests.sandbox import kafka_log
 
 _QUERYLOG = Path(__file__).parent.parent / "data" / "querylog"
 _TRAFFIC = Path(__file__).parents[1] / "data" / "traffic"
@@ -263,8 +263,8 @@ def _codec(data: bytes) -> None:
     for codec in range(6):
         records_ = None
         try:
-            records_ = compression.unpacked(codec, data, 1 << 20)
-        except (Malformed, compression.CodecMissing):
+            records_ = unpacking.unpacked(codec, data, 1 << 20)
+        except (Malformed, unpacking.CodecMissing):
             continue
         assert codec == 0 or len(records_) <= 1 << 20, f"codec {codec} gave {len(records_)} bytes"
 
@@ -286,6 +286,38 @@ def _broker_answer(data: bytes) -> None:
             consumer_offsets_topic._take(found, "team", key, value, 1)
     with suppress(BadAnswer):
         list(log_heads.heads_in(data))
+
+
+def _record_batch(data: bytes) -> None:
+    """What `verify` decodes itself: runs whose offsets ascend, and then perhaps an error of ours."""
+    last = -1
+    with suppress(PlayheadError, record_batches.NotDecodedHere):
+        for head in log_heads.heads_in(data, keeps_records=True):
+            for run in record_batches.records_in(("laps", 0), head.whole):
+                assert last < run.offsets[0]
+                assert run.offsets == sorted(set(run.offsets))
+                columns = (
+                    run.timestamps_ms,
+                    run.timestamp_types,
+                    run.keys,
+                    run.values,
+                    run.headers,
+                )
+                assert {*map(len, columns)} == {len(run)}
+                last = run.offsets[-1]
+
+
+def _record_batches() -> list[bytes]:
+    rows = [
+        (
+            1_000 - 300 * n,
+            None if n % 3 else b"key",
+            bytes(n),
+            ((b"name", b"v"), (b"", None))[: n % 3],
+        )
+        for n in range(90)
+    ]
+    return [kafka_log.batch(rows, range(90), each) for each in (None, kafka_log.gzipped)]
 
 
 def _broker_answers() -> list[bytes]:
@@ -418,6 +450,7 @@ PARSERS = {
     "archive-parquet": Parser(_rows(ParquetCodec()), _parquet_files(), _ARCHIVE_ERRORS),
     "avro": Parser(_avro, [b"\x02a\x00\x02\x01\x00", b"\x06abc\x02\x04\x02\x00\x04ab\x00"], _SCHEMA_ERRORS),
     "avro-schema": Parser(_text(_avro_schema), [json.dumps(_CAR).encode(), *_poison("schema")], _SCHEMA_ERRORS),
+    "record-batch": Parser(_record_batch, _record_batches(), (BadAnswer,)),
     "broker-answer": Parser(_broker_answer, _broker_answers(), (BadAnswer,)),
     "capture-codecs": Parser(_codec, [gzip.compress(b"x" * 99), zlib.compress(b"y"), b"\x05\x10hello"]),
     "capture-frames": Parser(

@@ -1,5 +1,6 @@
 """Writes records to a real topic in every way a producer can, and remembers what a reader must find."""
 
+import gzip
 import io
 import socket
 import struct
@@ -119,9 +120,10 @@ def produce_raw(kafka, topic, partition, rows, *, places=None, pack=None):
     """Rows of (timestamp, key, value, headers) by Kafka's protocol itself, which forbids nothing.
 
     Header names are bytes. `places` is what the records say of their offsets, from that of the first, where they lie;
-    `pack` makes of their bytes what gzip has packed. Returns the offset of the first.
+    `pack` makes of their bytes what gzip, or the codec in its attribute `codec`, has packed. Returns the offset of the
+    first.
     """
-    found = _batch(rows, places or range(len(rows)), pack)
+    found = batch(rows, places or range(len(rows)), pack)
     body = struct.pack(">hhii", -1, 1, 30_000, 1)
     name = topic.encode()
     body += struct.pack(">h", len(name)) + name
@@ -137,16 +139,20 @@ def produce_raw(kafka, topic, partition, rows, *, places=None, pack=None):
     return offset
 
 
-def _batch(rows, places, pack):
+def batch(rows, places, pack):
     first, last = rows[0][0], max(row[0] for row in rows)
+    codec = getattr(pack, "codec", int(pack is not None))
     each = [_record(n, row, first) for n, row in zip(places, rows, strict=True)]
-    checked = struct.pack(
-        ">hiqqqhii", int(pack is not None), len(rows) - 1, first, last, -1, -1, -1, len(rows)
-    )
+    checked = struct.pack(">hiqqqhii", codec, len(rows) - 1, first, last, -1, -1, -1, len(rows))
     records = pack(each) if pack else b"".join(each)
     checked += records
     head = struct.pack(">ibI", -1, 2, _crc32c(checked))
     return struct.pack(">qi", 0, len(head) + len(checked)) + head + checked
+
+
+def gzipped(records):
+    """Return what gzip makes of records, for `pack`."""
+    return gzip.compress(b"".join(records))
 
 
 def _record(number, row, first):

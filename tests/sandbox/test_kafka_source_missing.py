@@ -10,7 +10,7 @@ import pytest
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.read import consumer
 from playhead.kafka.read import reader as reader_module
-from playhead.kafka.read.reader import TopicReplaced
+from playhead.kafka.read.planned_topics import TopicReplaced
 from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
@@ -73,7 +73,7 @@ def test_an_absent_offset_that_may_have_been_deleted_is_not_called_absent(source
 def test_what_was_read_already_may_be_deleted(source, log, monkeypatch):
     """Long ago an offset was absent, and now nothing is left of where it was."""
     monkeypatch.setattr(consumer, "AT_ONCE", 1)
-    monkeypatch.setattr(reader_module, "_RUN", 1)
+    monkeypatch.setattr(reader_module, "RUN", 1)
     log.commit(0, *rows(2))
     log.write(0, *rows(3))
     with source.open() as reader:

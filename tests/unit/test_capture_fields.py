@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from playhead.capture import compression
+from playhead import unpacking
 from playhead.capture.decode import decoded, response_at
 from playhead.capture.decode_records import Bounds, record_sets
 from playhead.capture.frames import SIZE_BYTES
@@ -278,7 +278,7 @@ def test_a_bomb_is_not_unpacked():
 @pytest.mark.parametrize("cut", [1, 8, 30])
 def test_packed_records_that_are_cut_off_are_not_decoded(codec, cut):
     """The check sum of gzip is at its end; what it does not cover may be anything."""
-    number, packed = compression.NAMES.index(codec.upper()), pyarrow.BufferOutputStream()
+    number, packed = unpacking.NAMES.index(codec.upper()), pyarrow.BufferOutputStream()
     with pyarrow.CompressedOutputStream(packed, codec) as stream:
         stream.write(bytes(range(256)))
     data = packed.getvalue().to_pybytes()
@@ -319,9 +319,9 @@ def test_a_thousand_bombs_are_not_opened_one_after_the_other(monkeypatch, tail):
 
     def counted(data: bytes, most: int) -> bytes:
         opened.append(most)
-        return compression._zstd(data, most)
+        return unpacking._zstd(data, most)
 
-    monkeypatch.setitem(compression._BY_CODEC, 4, counted)
+    monkeypatch.setitem(unpacking._BY_CODEC, 4, counted)
     plain = bytes((3 if tail else 5) << 20)
     body = pyarrow.compress(plain, codec="zstd", asbytes=True) + tail
     head = struct.pack(">qiibIhiqqqhii", 0, 49 + len(body), 0, 2, 0, 4, 0, 0, 0, -1, -1, -1, 1)
@@ -333,8 +333,8 @@ def test_a_thousand_bombs_are_not_opened_one_after_the_other(monkeypatch, tail):
 
 def test_blocks_without_bytes_count_too():
     """Each costs microseconds: those of one request of 100 MB kept the recorder for minutes."""
-    head = compression._XERIAL + struct.pack(">ii", 1, 1)
-    with pytest.raises(compression.UnpacksTooFar):
+    head = unpacking._XERIAL + struct.pack(">ii", 1, 1)
+    with pytest.raises(unpacking.UnpacksTooFar):
         unpacked(2, head + struct.pack(">iB", 1, 0) * 10_000, 1 << 20)
 
 

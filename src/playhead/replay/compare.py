@@ -26,7 +26,7 @@ from playhead.replay.verify import (
     findings_of,
     slots_of,
 )
-from playhead.source import LazyExplainer, Reader, Source, TopicPartition
+from playhead.source import LazyExplainer, Reader, Source, TopicPartition, read_directly
 from playhead.target import Difference
 from playhead.task.slicer import Filter
 
@@ -65,7 +65,7 @@ class _Side:
     @classmethod
     @contextmanager
     def opened(cls, source: Source, filter_: Filter) -> Iterator["_Side"]:
-        with source.open() as reader, closing(LazyExplainer(source)) as explainer:
+        with read_directly(source).open() as reader, closing(LazyExplainer(source)) as explainer:
             yield cls(filter_, reader, explainer)
 
     def read(self, slice_: Slice) -> Iterator[Records]:
@@ -92,6 +92,7 @@ class _Side:
 
 def against_table(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
     """Compare row by row, by key or by offset; extra rows are not looked for."""
+    ends = replace(ends, source=read_directly(ends.source))
     filter_ = Filter(plan.from_ms, plan.to_ms)
     entries = [Entry(piece, 0, 0) for each in plan.slices() for piece in each.pieces(_AT_ONCE)]
     slots = slots_of(ends.target, entries, slots)

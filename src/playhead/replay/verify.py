@@ -20,7 +20,7 @@ from playhead.replay.partition_work import partition_works
 from playhead.replay.plan_notes import EXPIRED
 from playhead.replay.runner import RunJob
 from playhead.replay.samples import NO_RECORDS
-from playhead.source import SourceFacts
+from playhead.source import SourceFacts, read_directly
 from playhead.target import Target
 from playhead.task.dead_letter_check import DeadLetterReader, are_counted
 from playhead.task.job import Job
@@ -193,6 +193,7 @@ class Verification:
 def verify(plan: Plan, ends: Wiring, run_job: RunJob, slots: int) -> Verification:
     """Read, transform and compare every committed slice again, without writing."""
     entries = ends.target.entries(plan.replay_id)
+    ends = replace(ends, source=read_directly(ends.source))
     filter_ = Filter(plan.from_ms, plan.to_ms, plan.span_ends())
     slots = slots_of(ends.target, entries, slots)
     job = comparing_job(plan.replay_id, ends, plan.source, entries, filter_, slots)

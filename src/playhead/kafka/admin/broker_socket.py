@@ -30,8 +30,14 @@ class Wire:
     """An authenticated connection to one broker; `host_and_port` is the advertised address."""
 
     def __init__(
-        self, connection: KafkaConnection, host_and_port: str, *, timeout_s: float
+        self,
+        connection: KafkaConnection,
+        host_and_port: str,
+        *,
+        timeout_s: float,
+        most_bytes: int = _MOST_BYTES,
     ) -> None:
+        """Connect and log in; an answer of more than `most_bytes` is refused."""
         self._connection, self._address = connection, host_and_port
         self._correlation = 0
         self._timeout_s, self._most_bytes = timeout_s, _MOST_BYTES_OF_A_STRANGER
@@ -46,7 +52,7 @@ class Wire:
                 self._socket = tls_context(connection).wrap_socket(plain, server_hostname=host)
             if connection.protocol.startswith("SASL"):
                 self._log_in()
-            self._most_bytes = _MOST_BYTES
+            self._most_bytes = most_bytes
             stack.pop_all()
 
     def close(self) -> None:

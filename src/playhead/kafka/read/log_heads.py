@@ -1,8 +1,9 @@
-"""Reads the headers of a log's record batches directly, independent of what a client returns."""
+"""Reads the record batches of a log directly, independent of what a client returns."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from confluent_kafka import KafkaError
 
@@ -23,12 +24,15 @@ _OUT_OF_BOUNDS = 1
 # Another broker leads the partition now, or soon.
 _MOVED = {3, 5, 6, 9, 56, 74, 75, 78, 100}
 _AT_ONCE = 32
+# Of one answer; a record batch comes whole, however large it is, as far as the client takes it.
+_HEADS_BYTES, _WITH_RECORDS_BYTES = 64 << 20, 257 << 20
 
-_HEAD = struct.Struct(">qiibIhiqqqhii")
-_LENGTH_BYTES, _MAGIC_AT, _CURRENT = 12, 16, 2
+HEAD = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_BYTES, MAGIC_AT, CURRENT = 12, 16, 2
 _TRANSACTIONAL, _CONTROL, _HORIZON = 0x10, 0x20, 0x40
 _LEAST_OLD_BYTES, _MARKER_BYTES = 26, 64
 _ABORT = 0
+_NOTHING = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Head:
     """The time of its first record, if the header has it."""
     latest_ms: int = -1
     """The latest time of its records; unknown of times before 1970, and of records from before 0.11."""
+    whole: memoryview = field(default=_NOTHING, repr=False, compare=False)
+    """The record batch itself, if it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,13 @@ class Heads:
 class LogHeads:
     """Asks the leaders of partitions; belongs to one thread, and keeps its connections."""
 
-    def __init__(self, connection: KafkaConnection, *, timeout_s: float) -> None:
+    def __init__(
+        self, connection: KafkaConnection, *, timeout_s: float, keeps_records: bool = False
+    ) -> None:
+        """Make one; with `keeps_records`, each head has its whole record batch."""
         self._connection, self._timeout_s = connection, timeout_s
+        self._read = partial(read_answer, keeps_records=keeps_records)
+        self._most_bytes = _WITH_RECORDS_BYTES if keeps_records else _HEADS_BYTES
         self._leaders: dict[TopicPartition, str] = {}
         self._wires: dict[str, Wire] = {}
 
@@ -114,14 +125,19 @@ class LogHeads:
         wire = self._wires.get(address)
         if wire is not None:
             try:
-                return wire.ask_all(_FETCH, _VERSION, bodies, read_answer)
+                return wire.ask_all(_FETCH, _VERSION, bodies, self._read)
             except BrokerUnavailable:
                 # An idle connection may have been closed; try a new one.
                 self._let_go(address)
         try:
-            wire = Wire(self._connection, address, timeout_s=self._timeout_s)
+            wire = Wire(
+                self._connection,
+                address,
+                timeout_s=self._timeout_s,
+                most_bytes=self._most_bytes,
+            )
             self._wires[address] = wire
-            return wire.ask_all(_FETCH, _VERSION, bodies, read_answer)
+            return wire.ask_all(_FETCH, _VERSION, bodies, self._read)
         except BrokerUnavailable:
             self._let_go(address)
             self._leaders.clear()
@@ -165,9 +181,11 @@ make_heads: Callable[..., LogHeads] = LogHeads
 """The simulation replaces this with an object that has `look`, `look_at` and `close`."""
 
 
-def open_heads(connection: KafkaConnection, *, timeout_s: float) -> LogHeads:
+def open_heads(
+    connection: KafkaConnection, *, timeout_s: float, keeps_records: bool = False
+) -> LogHeads:
     """Open a connection to the logs of a cluster."""
-    return make_heads(connection, timeout_s=timeout_s)
+    return make_heads(connection, timeout_s=timeout_s, keeps_records=keeps_records)
 
 
 def _request(place: TopicPartition, offset: int, most_bytes: int) -> bytes:
@@ -187,7 +205,7 @@ Answer = tuple[int, Heads]
 """Of one partition: the error, and the record batches."""
 
 
-def read_answer(fields: Fields) -> Answer:
+def read_answer(fields: Fields, *, keeps_records: bool = False) -> Answer:
     """Parse an answer about one partition."""
     fields.int32()  # The broker's throttle time.
     code = fields.int16()
@@ -202,30 +220,32 @@ def read_answer(fields: Fields) -> Answer:
     _, _, log_start = (fields.int64() for _ in range(3))  # The partition's bounds.
     count = fields.length(least=16)
     aborted = tuple((fields.int64(), fields.int64()) for _ in range(count))
-    return code, Heads(tuple(heads_in(fields.bytes_())), aborted, log_start=log_start)
+    return code, Heads(
+        tuple(heads_in(fields.bytes_(), keeps_records=keeps_records)), aborted, log_start=log_start
+    )
 
 
-def heads_in(data: bytes) -> Iterator[Head]:
+def heads_in(data: bytes, *, keeps_records: bool = False) -> Iterator[Head]:
     """Return the complete record batches; a broker cuts the last one if its answer is full."""
     at, least = 0, 0
-    while len(data) - at > _MAGIC_AT:
+    while len(data) - at > MAGIC_AT:
         first, length = struct.unpack_from(">qi", data, at)
         end = at + _LENGTH_BYTES + length
         if end > len(data):
             return
-        is_current = data[at + _MAGIC_AT] == _CURRENT
-        if end - at < (_HEAD.size if is_current else _LEAST_OLD_BYTES):
+        is_current = data[at + MAGIC_AT] == CURRENT
+        if end - at < (HEAD.size if is_current else _LEAST_OLD_BYTES):
             raise BadAnswer(f"a record batch of {length:,} bytes")
         # From before 0.11: one record, or several of which only the last offset is visible.
         head = _head(data, at, end) if is_current else Head(first, first + 1, 1)
         if first < least:
             raise BadAnswer(f"a record batch at offset {first:,} after one up to {least:,}")
-        yield head
+        yield replace(head, whole=memoryview(data)[at:end]) if keeps_records else head
         at, least = end, head.end
 
 
 def _head(data: bytes, at: int, end: int) -> Head:
-    found = _HEAD.unpack_from(data, at)
+    found = HEAD.unpack_from(data, at)
     first, attributes, last, producer, count = found[0], found[5], found[6], found[9], found[12]
     first_ms, latest_ms = -1 if attributes & _HORIZON else found[7], found[8]
     if last < 0 or count < 0:
@@ -234,7 +254,7 @@ def _head(data: bytes, at: int, end: int) -> Head:
     if is_marker and last:
         raise BadAnswer(f"a transaction marker of {last + 1:,} offsets")
     # Compaction can leave a batch without records.
-    is_abort = is_marker and count > 0 and _is_abort(data[at + _HEAD.size : end][:_MARKER_BYTES])
+    is_abort = is_marker and count > 0 and _is_abort(data[at + HEAD.size : end][:_MARKER_BYTES])
     is_transactional = bool(attributes & _TRANSACTIONAL)
     kind = is_transactional, is_marker, is_abort
     return Head(first, first + last + 1, count, producer, *kind, first_ms, latest_ms)

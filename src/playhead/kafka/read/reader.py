@@ -1,48 +1,34 @@
 """Reads slices of partitions as columns of records, and never returns too few."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.admin.client import Admin
-from playhead.kafka.admin.offsets import Described, bounds_of, describe_those, log_starts
 from playhead.kafka.read.consumer import (
     PartitionConsumer,
     bytes_of,
     first_too_large,
     need_order,
 )
+from playhead.kafka.read.planned_topics import PlannedTopics
 from playhead.record import Headers, Slice
 from playhead.records import Records
-from playhead.source import Bounds, OutOfBounds, TopicPartition
+from playhead.source import Bounds, TopicPartition
 
-_RUN = 20_000
+RUN = 20_000
 """Records returned together, so that the topic's id is checked at a limited cost."""
-_RUN_BYTES = 16 << 20
-_BYTES_OF_A_HEADER = 128
+RUN_BYTES = 16 << 20
+BYTES_OF_A_HEADER = 128
 """What a header takes beside its name and value, which may be empty."""
-_ASK_WITHIN_S = 10.0
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_TOPIC_ID,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
-
-
-class TopicReplaced(PlayheadError):
-    """A topic was deleted, and perhaps created again: its old offsets have no meaning."""
-
-    def __init__(self, topic: str, *, expected_id: str, found_id: str | None) -> None:
-        self.topic, self.expected_id, self.found_id = topic, expected_id, found_id
-        now = f"its id was {expected_id} and is {found_id}" if found_id else "it is gone"
-        super().__init__(
-            f"topic {topic} is not the planned one: {now}",
-            hint="its offsets belong to other records now; make a new plan",
-        )
 
 
 class UnreadableHeader(PlayheadError):
@@ -63,27 +49,22 @@ class KafkaReader:
     def __init__(
         self,
         connection: KafkaConnection,
+        topics: PlannedTopics,
         *,
-        topic_ids: Mapping[str, str],
         patience_s: float,
-        reads: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Make a reader; `reads` is whether the source has a topic: slices may be from others' ledgers."""
-        self._reads = reads
-        self._topic_ids = dict(topic_ids)
+        self._topics = topics
         self._place: TopicPartition | None = None
         self._bounds: Bounds | None = None
         self._at = self._seen = 0
         self._doubted: int | None = None
         self._rest: Records | None = None
         self._troubles: list[KafkaError | PlayheadError] = []
-        self._admin = Admin(connection, timeout_s=min(patience_s, _ASK_WITHIN_S))
         self._consumer = PartitionConsumer(connection, patience_s=patience_s)
 
     def close(self) -> None:
-        """Close both clients."""
+        """Close the client."""
         self._consumer.close()
-        self._admin.close()
 
     def read(self, slice_: Slice) -> Iterator[Records]:
         """Read the records of the slice; see `playhead.source.Reader`."""
@@ -95,31 +76,10 @@ class KafkaReader:
                 whole_to = _whole_to(whole_to, run.offsets)
             if whole_to < self._at:
                 # Check at once: earlier records may be deleted before the slice is read to its end.
-                self._confirm_absent(slice_, whole_to)
+                self._topics.confirm_absent(slice_, whole_to)
                 whole_to = self._at
             if run.offsets:
                 yield run
-
-    def confirm_topics(self) -> None:
-        """Check that the topics are still the planned ones."""
-        if self._topic_ids:
-            found = describe_those(self._admin, list(self._topic_ids))
-            for topic in self._topic_ids:
-                self._is_expected(topic, found.get(topic))
-
-    def _confirm(self, topic: str) -> Described | None:
-        found = describe_those(self._admin, [topic]).get(topic)
-        self._is_expected(topic, found)
-        return found
-
-    def _is_expected(self, topic: str, found: Described | None) -> None:
-        found_id = found.topic_id if found else None
-        # Without a planned id, the topic must at least stay the same during the read.
-        expected_id = (
-            self._topic_ids.setdefault(topic, found_id) if found_id else self._topic_ids.get(topic)
-        )
-        if found_id != expected_id and expected_id is not None:
-            raise TopicReplaced(topic, expected_id=expected_id, found_id=found_id)
 
     # --- position -----------------------------------------------------------------------------
 
@@ -138,23 +98,8 @@ class KafkaReader:
             self._bounds = self._bounds_for(slice_)
 
     def _bounds_for(self, slice_: Slice) -> Bounds:
-        described = self._confirm(slice_.topic) if self._reads(slice_.topic) else None
-        if described is None or slice_.partition not in described.partitions:
-            raise OutOfBounds(slice_, None)
-        bounds = self._ask_bounds(slice_)
         # Records that were already returned may be deleted now.
-        needed_from = max(slice_.from_offset, self._seen if self._place else 0)
-        if needed_from < bounds.earliest or slice_.to_offset > bounds.stable_end:
-            raise OutOfBounds(slice_, bounds)
-        return bounds
-
-    def _ask_bounds(self, slice_: Slice) -> Bounds:
-        return bounds_of(self._admin, [slice_.place])[slice_.place]
-
-    def _confirm_absent(self, slice_: Slice, whole_to: int) -> None:
-        """Check that offsets without a record were absent, and not deleted before they were read."""
-        if log_starts(self._admin, [slice_.place])[slice_.place] > whole_to:
-            raise OutOfBounds(slice_, self._ask_bounds(slice_))
+        return self._topics.bounds_of(slice_, seen=self._seen if self._place else 0)
 
     # --- arriving records ----------------------------------------------------------------------
 
@@ -178,12 +123,12 @@ class KafkaReader:
         found, size = self._consumer.poll_or_fail(f"reading {slice_}"), 0
         while found:
             size += self._add(run, found)
-            if len(run) >= _RUN or size >= _RUN_BYTES or self._seen >= slice_.to_offset:
+            if len(run) >= RUN or size >= RUN_BYTES or self._seen >= slice_.to_offset:
                 break
             self._judge_troubles(slice_)
             found = self._consumer.buffered()
         # Asked after the records came: ids are never reused, so they came from the expected topic.
-        self._confirm(slice_.topic)
+        self._topics.confirm(slice_.topic)
         return run
 
     def _add(self, run: Records, found: list[Message]) -> int:
@@ -241,10 +186,10 @@ class KafkaReader:
             if isinstance(error, PlayheadError):
                 raise error
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._confirm(slice_.topic)
-                raise OutOfBounds(slice_, self._ask_bounds(slice_))
+                self._topics.confirm(slice_.topic)
+                raise self._topics.out_of_bounds(slice_)
             if error.code() in _GONE:
-                self._confirm(slice_.topic)
+                self._topics.confirm(slice_.topic)
             self._consumer.refuse_permanent(error, f"reading {slice_}")
 
 
@@ -279,7 +224,7 @@ def headers_of(found: list[Message]) -> tuple[list[Headers], int, PlayheadError 
     if large := first_too_large(found[: len(headers)], headers, size):
         index, failure = large
         del headers[index:]
-    return headers, size + _BYTES_OF_A_HEADER * sum(map(len, headers)), failure
+    return headers, size + BYTES_OF_A_HEADER * sum(map(len, headers)), failure
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.endpoint import BAD_PATTERN, check_pattern
-from playhead.errors import BadValue, Refused, UsageError
+from playhead.errors import BadValue, MissingPiece, Refused, UsageError
 from playhead.grammar.instant import show_ms
 from playhead.host.clock import wait_until
+from playhead.kafka.admin.broker_socket import need_login
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S, Admin
 from playhead.kafka.admin.leader_epochs import ends_of_epochs, leader_epochs
 from playhead.kafka.admin.log_dirs import sizes_at_leaders
@@ -32,6 +33,8 @@ from playhead.kafka.read.facts import (
     settings_of,
     topic_facts,
 )
+from playhead.kafka.read.log_reader import LogReader
+from playhead.kafka.read.planned_topics import PlannedTopics
 from playhead.kafka.read.reader import KafkaReader
 from playhead.kafka.read.time_answers import leaving_out
 from playhead.kafka.read.time_lookup import first_records_at
@@ -71,7 +74,8 @@ class KafkaSource:
     """Named topics, or those whose names match a pattern at the time of the call.
 
     Only committed records are read. With `expect_topic_ids`, a topic that was deleted and created again is
-    refused. `patience_s` is how long a reader waits for a broker that does not answer.
+    refused. `patience_s` is how long a reader waits for a broker that does not answer. With `is_read_directly`,
+    records come from the logs without the Kafka client, where something else than the client can log in.
     """
 
     connection: KafkaConnection
@@ -79,6 +83,7 @@ class KafkaSource:
     pattern: str | None = None
     expect_topic_ids: Mapping[str, str] | None = None
     patience_s: float = DEFAULT_PATIENCE_S
+    is_read_directly: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -223,16 +228,31 @@ class KafkaSource:
         ids = {name: topic.topic_id for name, topic in facts.topics.items() if topic.topic_id}
         return replace(self, topics=tuple(facts.topics), pattern=None, expect_topic_ids=ids)
 
+    def read_directly(self) -> "KafkaSource":
+        """See `playhead.source.ReadsDirectly`."""
+        return replace(self, is_read_directly=True)
+
     @contextmanager
-    def open(self) -> Iterator[KafkaReader]:
-        """Open a consumer without a group, which commits nothing."""
-        topic_ids = self.expect_topic_ids or {}
-        reader = KafkaReader(
-            self.connection, topic_ids=topic_ids, reads=self._names, patience_s=self.patience_s
+    def open(self) -> Iterator[KafkaReader | LogReader]:
+        """Open a consumer without a group, which commits nothing, or the logs."""
+        topics = PlannedTopics(
+            self.connection,
+            topic_ids=self.expect_topic_ids or {},
+            reads=self._names,
+            patience_s=self.patience_s,
         )
-        with closing(reader):
-            reader.confirm_topics()
-            yield reader
+        with closing(topics):
+            topics.confirm_all()
+            made = LogReader if self.is_read_directly and self._can_log_in() else KafkaReader
+            with closing(made(self.connection, topics, patience_s=self.patience_s)) as reader:
+                yield reader
+
+    def _can_log_in(self) -> bool:
+        try:
+            need_login(self.connection, needed_for="reading the log")
+        except MissingPiece:
+            return False
+        return True
 
     def _names(self, topic: str) -> bool:
         return topic in self.topics if self.pattern is None else is_like(self.pattern, topic)

@@ -126,7 +126,7 @@ class Comparison:
     def _there(self, map_: OffsetMap, place: TopicPartition) -> _Content:
         """Return the records now at the target offsets of the slice, including other records between them."""
         ends = [end for end in map_.ends if (end.topic, end.partition) == place]
-        source = KafkaSource(self.connection, (place[0],))
+        source = KafkaSource(self.connection, (place[0],)).read_directly()
         there, is_timeless = _Content(), place[0] in self.timeless
         for end in ends:
             try:

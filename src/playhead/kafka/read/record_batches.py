@@ -1,0 +1,185 @@
+"""Decodes the records of a record batch, independent of the Kafka client."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from playhead.kafka.admin.answer_fields import BadAnswer
+from playhead.kafka.read.consumer import OffsetsFall
+from playhead.kafka.read.log_heads import CURRENT, HEAD, MAGIC_AT
+from playhead.kafka.read.reader import BYTES_OF_A_HEADER, RUN, RUN_BYTES, UnreadableHeader
+from playhead.record import Headers, TimestampType
+from playhead.records import Records
+from playhead.source import TopicPartition
+from playhead.unpacking import CodecMissing, Malformed, unpacked
+
+_CODEC, _LOG_APPEND = 0x07, 0x08
+_MOST_UNPACKED: Final = 1 << 30
+_HALF: Final = 1 << 63
+MOST_HEADERS: Final = 100_000
+"""More stay undecoded: each takes memory, and without names and values, millions are some kilobytes in a log."""
+
+
+class NotDecodedHere(Exception):
+    """A record batch from before Kafka 0.11, or one whose codec is not installed."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The unpacked bytes of a record batch, and how far they are decoded."""
+
+    place: TopicPartition
+    data: bytes
+    left: int
+    first: int
+    end: int
+    first_ms: int
+    kind: int
+    stamp_ms: int | None
+    """The time of all records if the broker set it."""
+    before: int
+    """The offset of the last record that was decoded."""
+    at: int = 0
+
+    def runs(self) -> Iterator[Records]:
+        """Decode all records; a header that cannot be read is an error after the records before it."""
+        while self.left:
+            run = Records(*self.place)
+            try:
+                unreadable = self._fill(run)
+            except (IndexError, Malformed) as exc:
+                raise self._damaged(str(exc)) from exc
+            if run.offsets:
+                yield run
+            if unreadable is not None:
+                raise unreadable
+        if self.at != len(self.data):
+            raise self._damaged(f"{len(self.data) - self.at:,} bytes follow the last record")
+
+    def _fill(self, run: Records) -> UnreadableHeader | None:
+        size = 0
+        while self.left and size < RUN_BYTES and len(run) < RUN:
+            try:
+                size += self._add_to(run)
+            except UnreadableHeader as exc:
+                return exc
+            self.left -= 1
+        return None
+
+    def _add_to(self, run: Records) -> int:
+        """Decode one record; return its size."""
+        data = self.data
+        length, began = _signed(data, self.at)
+        end = began + length
+        stamp, at = _signed(data, began + 1)  # behind the attributes, which mean nothing
+        delta, at = _signed(data, at)
+        key, at = _bytes(data, at)
+        value, at = _bytes(data, at)
+        count, at = _signed(data, at)
+        headers: Headers = ()
+        offset = self.first + delta
+        if count:
+            try:
+                headers, at = _headers(data, at, end, count)
+            except UnicodeDecodeError as exc:
+                raise UnreadableHeader(*self.place, offset) from exc
+        if at != end:
+            raise Malformed(f"the record after offset {self.before:,} has not the length it says")
+        if not self.before < offset < self.end:
+            raise OffsetsFall(self.place, self.before, offset)
+        run.offsets.append(offset)
+        run.timestamps_ms.append(self._time(stamp) if self.stamp_ms is None else self.stamp_ms)
+        run.timestamp_types.append(self.kind)
+        run.keys.append(key)
+        run.values.append(value)
+        run.headers.append(headers)
+        self.before, self.at = offset, end
+        return length + BYTES_OF_A_HEADER * count
+
+    def _time(self, delta_ms: int) -> int:
+        """Return a time as a number of 64 bits, as which Kafka's own clients compute it."""
+        time_ms = self.first_ms + delta_ms
+        return time_ms if -_HALF <= time_ms < _HALF else (time_ms + _HALF) % (2 * _HALF) - _HALF
+
+    def _damaged(self, reason: str) -> BadAnswer:
+        return damaged(self.place, self.first, reason)
+
+
+def records_in(place: TopicPartition, batch: memoryview) -> Iterator[Records]:
+    """Return the records of a batch, in runs."""
+    if batch[MAGIC_AT] != CURRENT:
+        raise NotDecodedHere
+    head = HEAD.unpack_from(batch)
+    first, attributes, last, first_ms, latest_ms, count = (head[n] for n in (0, 5, 6, 7, 8, 12))
+    try:
+        data = bytes(unpacked(attributes & _CODEC, batch[HEAD.size :], _MOST_UNPACKED))
+    except CodecMissing as exc:
+        raise NotDecodedHere from exc
+    except Malformed as exc:
+        raise damaged(place, first, str(exc)) from exc
+    kind = TimestampType.CREATE_TIME
+    if attributes & _LOG_APPEND:
+        kind = TimestampType.LOG_APPEND_TIME
+    stamp_ms = latest_ms if attributes & _LOG_APPEND else None
+    end = first + last + 1
+    yield from _Batch(
+        place, data, count, first, end, first_ms, kind.value, stamp_ms, first - 1
+    ).runs()
+
+
+def damaged(place: TopicPartition, first: int, reason: str) -> BadAnswer:
+    """Return the error of a record batch that cannot be decoded."""
+    topic, number = place
+    error = BadAnswer(f"the record batch of {topic}:{number} at offset {first:,}: {reason}")
+    error.hint = (
+        "it may be damaged; Kafka's kafka-dump-log shows it; read the records before and after it: "
+        f"--offsets {topic}:{number}:FROM-TO"
+    )
+    return error
+
+
+def _headers(data: bytes, at: int, end: int, count: int) -> tuple[Headers, int]:
+    """Return the headers; what follows the most that are decoded is one more, as it is."""
+    if count < 0:
+        raise Malformed(f"{count:,} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(min(count, MOST_HEADERS)):
+        name, at = _bytes(data, at)
+        if name is None:
+            raise Malformed("a header without a name")
+        value, at = _bytes(data, at)
+        headers.append((name.decode(), value))
+    if count > MOST_HEADERS:
+        if at > end:
+            raise Malformed("headers that are longer than their record")
+        headers.append(("", data[at:end]))
+        at = end
+    return tuple(headers), at
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return bytes with their length before them, or null, and the position after them."""
+    size, at = _signed(data, at)
+    if size < 0:
+        if size != -1:
+            raise Malformed(f"a length of {size:,}")
+        return None, at
+    return data[at : at + size], at + size
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number whose sign is its last bit, seven bits in a byte, and the position after it."""
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise Malformed("a number of more than ten bytes")
