@@ -48,7 +48,7 @@ from playhead.kafka.admin.answer_fields import BadAnswer, Fields
 from playhead.kafka.admin.scram import NotScram, Scram
 from playhead.kafka.groups import commit, consumer_offsets_topic, offsets_csv
 from playhead.kafka.produce.console_lines import LineReader
-from playhead.kafka.read import log_heads, record_batches
+from playhead.kafka.read import log_heads, record_decoder
 from playhead.kafka.write import dead_letter_headers, row_shipping, written_dead_letters
 from playhead.kafka.write.headers import HeaderRules
 from playhead.pace import Pace
@@ -291,9 +291,9 @@ def _broker_answer(data: bytes) -> None:
 def _record_batch(data: bytes) -> None:
     """What `verify` decodes itself: runs whose offsets ascend, and then perhaps an error of ours."""
     last = -1
-    with suppress(PlayheadError, record_batches.NotDecodedHere):
+    with suppress(PlayheadError, record_decoder.NotDecodedHere):
         for head in log_heads.heads_in(data, keeps_records=True):
-            for run in record_batches.records_in(("laps", 0), head.whole):
+            for run in record_decoder.records_in(("laps", 0), head.whole):
                 assert last < run.offsets[0]
                 assert run.offsets == sorted(set(run.offsets))
                 columns = (

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from playhead.errors import MissingPiece
-from playhead.kafka.read import log_reader, record_batches
+from playhead.kafka.read import log_reader, record_decoder
 from playhead.kafka.read.consumer import OffsetsFall
 from playhead.kafka.read.log_reader import LogReader
 from playhead.kafka.read.planned_topics import TopicReplaced
@@ -156,7 +156,7 @@ def test_any_log_is_read_as_the_client_reads_it(kafka, topic, monkeypatch, numbe
     """Plain and packed batches, transactions that ended either way, any slices, one batch or some in an answer."""
     drawn = random.Random(f"{SEED}-log-reader-{number}")
     monkeypatch.setattr(log_reader, "_FETCH_BYTES", drawn.choice((1, 900, 1 << 20)))
-    monkeypatch.setattr(record_batches, "RUN", drawn.choice((1, 3, 20_000)))
+    monkeypatch.setattr(record_decoder, "RUN", drawn.choice((1, 3, 20_000)))
     log = Log(kafka, topic)
     for _ in range(40):
         made = [any_row(drawn) for _ in range(drawn.randint(1, 9))]
@@ -207,11 +207,11 @@ def test_a_batch_that_is_not_decoded_here_is_left_to_the_client(source, log, mon
     log.write(0, *rows(3))
     log.commit(0, *rows(2, first=3))
     log.write(0, *rows(4, first=5))
-    decoded = record_batches.records_in
+    decoded = record_decoder.records_in
 
     def none_of_the_transaction(place, batch):
         if struct.unpack_from(">q", batch) == (3,):
-            raise record_batches.NotDecodedHere
+            raise record_decoder.NotDecodedHere
         return decoded(place, batch)
 
     monkeypatch.setattr(log_reader, "records_in", none_of_the_transaction)

@@ -12,7 +12,7 @@ from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.read.log_heads import Heads, open_heads
 from playhead.kafka.read.planned_topics import PlannedTopics
 from playhead.kafka.read.reader import KafkaReader
-from playhead.kafka.read.record_batches import NotDecodedHere, records_in
+from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import TopicPartition
@@ -28,7 +28,7 @@ _Stretch = tuple[int | None, Records]
 class LogReader:
     """Reads one partition at a time, and keeps records beyond a slice's end; see `playhead.source.Reader`.
 
-    It shares no decoder with the reader of replays. Record batches from before Kafka 0.11 are left to that one.
+    It shares no decoder with the reader of replays. To that one is left what only it can decode.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class NotDecodedHere(Exception):
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Undecoded:
     """The unpacked bytes of a record batch, and how far they are decoded."""
 
     place: TopicPartition
@@ -105,14 +105,14 @@ class _Batch:
         return damaged(self.place, self.first, reason)
 
 
-def records_in(place: TopicPartition, batch: memoryview) -> Iterator[Records]:
-    """Return the records of a batch, in runs."""
-    if batch[MAGIC_AT] != CURRENT:
+def records_in(place: TopicPartition, whole: memoryview) -> Iterator[Records]:
+    """Return the records of a record batch, in runs."""
+    if whole[MAGIC_AT] != CURRENT:
         raise NotDecodedHere
-    head = HEAD.unpack_from(batch)
+    head = HEAD.unpack_from(whole)
     first, attributes, last, first_ms, latest_ms, count = (head[n] for n in (0, 5, 6, 7, 8, 12))
     try:
-        data = bytes(unpacked(attributes & _CODEC, batch[HEAD.size :], _MOST_UNPACKED))
+        data = bytes(unpacked(attributes & _CODEC, whole[HEAD.size :], _MOST_UNPACKED))
     except CodecMissing as exc:
         raise NotDecodedHere from exc
     except Malformed as exc:
@@ -122,7 +122,7 @@ def records_in(place: TopicPartition, batch: memoryview) -> Iterator[Records]:
         kind = TimestampType.LOG_APPEND_TIME
     stamp_ms = latest_ms if attributes & _LOG_APPEND else None
     end = first + last + 1
-    yield from _Batch(
+    yield from _Undecoded(
         place, data, count, first, end, first_ms, kind.value, stamp_ms, first - 1
     ).runs()
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.answer_fields import BadAnswer
-from playhead.kafka.read import record_batches
+from playhead.kafka.read import record_decoder
 from playhead.kafka.read.log_heads import heads_in
-from playhead.kafka.read.record_batches import NotDecodedHere, records_in
+from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
 from playhead.record import TimestampType
 from tests.sandbox import kafka_log
 from tests.their_kafka import MemoryRecordsBuilder
@@ -56,7 +56,7 @@ def test_what_kafka_python_writes_is_decoded(rows, codec):
 
 @pytest.mark.parametrize("most", [1, 7, 20_000])
 def test_runs_have_a_limit_of_records(monkeypatch, most):
-    monkeypatch.setattr(record_batches, "RUN", most)
+    monkeypatch.setattr(record_decoder, "RUN", most)
     rows = [(1, b"k", b"%d" % n, ()) for n in range(50)]
     runs = decoded(kafka_log.batch(rows, range(50), None))
     assert max(map(len, runs)) == min(most, 50)
@@ -116,7 +116,7 @@ def test_a_batch_that_does_not_hold_what_it_says_is_an_error(change):
 
 
 def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
-    monkeypatch.setattr(record_batches, "_MOST_UNPACKED", 1_000)
+    monkeypatch.setattr(record_decoder, "_MOST_UNPACKED", 1_000)
     rows = [(1, b"k", bytes(2_000), ())]
     with pytest.raises(BadAnswer, match="more than 1,000 bytes"):
         decoded(kafka_log.batch(rows, [0], kafka_log.gzipped))
