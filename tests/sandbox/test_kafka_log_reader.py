@@ -4,14 +4,18 @@ import random
 import struct
 import threading
 import time
+from contextlib import closing
 from itertools import pairwise
 
 import pyarrow
 import pytest
 from confluent_kafka import Producer
 
+from playhead.absence import Explained
 from playhead.errors import MissingPiece
+from playhead.kafka.admin.broker_socket import Wire, array, text
 from playhead.kafka.read import log_reader, record_decoder
+from playhead.kafka.read.absences import MARKER
 from playhead.kafka.read.consumer import OffsetsFall
 from playhead.kafka.read.log_reader import LogReader
 from playhead.kafka.read.planned_topics import TopicReplaced
@@ -280,3 +284,35 @@ def test_a_topic_that_goes_while_it_is_read_is_refused(kafka, source, log, monke
         delete_topic(kafka, log.topic)
         with pytest.raises(TopicReplaced, match="it is gone"):
             list(runs)
+
+
+@pytest.fixture
+def small_quota(kafka):
+    """40 kB a second for the client id of Playhead's own requests."""
+    set_quota(kafka, 40_000.0)
+    yield
+    set_quota(kafka, None)
+
+
+def set_quota(kafka, bytes_a_second):
+    """By Kafka's AlterClientQuotas, which its Python client lacks."""
+    entity = array([text("client-id") + text("playhead")])
+    value = struct.pack(">d?", bytes_a_second or 0.0, bytes_a_second is None)
+    body = array([entity + array([text("consumer_byte_rate") + value])]) + b"\0"
+    with closing(Wire(kafka, kafka.bootstrap_servers, timeout_s=10)) as wire:
+        code = wire.ask(
+            49, 0, body, lambda fields: (fields.int32(), fields.length(), fields.int16())[2]
+        )
+    assert code == 0
+
+
+def test_a_quota_makes_it_slower_and_hides_nothing(kafka, source, log, small_quota):
+    """A broker answers without any record batch while a quota is used up."""
+    for n in range(1, 8):
+        log.commit(0, (n, b"k", bytes(60_000), ()))
+    began = time.monotonic()
+    assert read(source, whole(log)) == log.records
+    with source.absences() as explainer:
+        blanks = [(n, n + 1) for n in range(1, 14, 2)]
+        assert explainer.explain((log.topic, 0), blanks) == Explained({MARKER: 7})
+    assert time.monotonic() - began > 1, "the quota did nothing"

@@ -39,7 +39,10 @@ def test_headers_that_were_lost_in_a_copy_are_a_difference(
     found = planned.verify()
     assert not found.agrees
     source, content = texts(found)
-    assert "3 records as before, but some have changed, or came without a part then" in source
+    assert (
+        "3 records as before, but some have changed, or were not complete when they were read"
+        in source
+    )
     assert f"{copy}:0 offset 1" in content
     assert content.endswith(said)
     assert not planned.compare().agrees, "without a run, by sums"

@@ -332,7 +332,10 @@ def committed(source: ListSource) -> ListTarget:
     ("now", "said"),
     [
         ([record(at) for at in (1, 2, 5, 6)], "0 records now, 1 when it was read"),
-        ([*LOG[:4], record(9, 7)], "1 records as before, but some have changed"),
+        (
+            [*LOG[:4], record(9, 7)],
+            "1 records as before, but some have changed, or were not complete when they were read",
+        ),
     ],
 )
 def test_a_source_that_is_not_what_was_read_is_a_difference(now, said):

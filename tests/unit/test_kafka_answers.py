@@ -157,6 +157,18 @@ def test_whoever_asks_a_broker_gets_an_error_that_names_it(
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("wait_ms", [1, 0x7FFFFFFF])
+def test_a_quota_that_stays_used_up_ends_the_wait(
+    broker: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch, wait_ms: int
+) -> None:
+    monkeypatch.setattr(log_heads, "_THROTTLED_S", 0.5)
+    place = broker(_int32(wait_ms) + b"\0\0" + _int32(0) + _int32(0))
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailable, match="a quota for the client id playhead is used up"):
+        _batches(KafkaConnection(place), place)
+    assert 0.5 <= time.monotonic() - began < 5
+
+
 def test_an_answer_is_decoded_within_the_limit_of_its_request(
     broker: Callable[[bytes], str],
 ) -> None:

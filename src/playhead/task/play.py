@@ -269,7 +269,7 @@ def _with_source(found: SliceComparison, entry: Entry, account: Account) -> Slic
     if differ(entry.checksum, account.checksum):
         now = f"{account.read:,} records now, {entry.read:,} when it was read"
         if account.read == entry.read:
-            now = f"{entry.read:,} records as before, but some have changed, or came without a part then"
+            now = f"{entry.read:,} records as before, but some have changed, or were not complete when they were read"
         texts.append(f"the source has changed since it was read: {entry.slice} has {now}")
     unexplained = account.explained.unexplained
     if unexplained:

@@ -1,6 +1,7 @@
 """Reads the record batches of a log directly, independent of what a client returns."""
 
 import struct
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,7 @@ _OUT_OF_BOUNDS = 1
 # Another broker leads the partition now, or soon.
 _MOVED = {3, 5, 6, 9, 56, 74, 75, 78, 100}
 _AT_ONCE = 32
+_THROTTLED_S = 60.0
 # Of one answer; a record batch comes whole, however large it is, as far as the client takes it.
 _HEADS_BYTES, _WITH_RECORDS_BYTES = 64 << 20, 257 << 20
 
@@ -67,6 +69,8 @@ class Heads:
     is_gone: bool = False
     """Whether the offset is below the log start now."""
     log_start: int = 0
+    throttled_ms: int = 0
+    """How long the broker wants to be left alone because a quota is used up; then it answers without any batches."""
 
     def with_fate(self) -> Iterator[tuple[Head, bool]]:
         """Return each record batch, and whether it was aborted; a producer has one transaction at a time."""
@@ -116,10 +120,33 @@ class LogHeads:
         for address, indexes in of_leader.items():
             for start in range(0, len(indexes), _AT_ONCE):
                 part = indexes[start : start + _AT_ONCE]
-                answers = self._asked(address, [_request(*wanted[i], most_bytes) for i in part])
+                answers = self._within_quota(
+                    address, [_request(*wanted[i], most_bytes) for i in part]
+                )
                 for i, answer in zip(part, answers, strict=True):
                     found[i] = self._heads(wanted[i][0], *answer)
         return [found[i] for i in range(len(wanted))]
+
+    def _within_quota(self, address: str, bodies: Sequence[bytes]) -> "list[Answer]":
+        """Ask again, as long as a quota keeps back answers and some come."""
+        found: dict[int, Answer] = {}
+        deadline = time.monotonic() + _THROTTLED_S
+        while left := [index for index in range(len(bodies)) if index not in found]:
+            answers = self._asked(address, [bodies[index] for index in left])
+            kept_back = [each.throttled_ms for code, each in answers if _is_kept_back(code, each)]
+            if len(kept_back) < len(answers):
+                deadline = time.monotonic() + _THROTTLED_S
+            elif time.monotonic() > deadline:
+                reason = "a quota for the client id playhead is used up"
+                raise BrokerUnavailable(address, waited_s=_THROTTLED_S, reason=reason)
+            found |= {
+                index: (code, each)
+                for index, (code, each) in zip(left, answers, strict=True)
+                if not _is_kept_back(code, each)
+            }
+            left_s = max(0.0, deadline - time.monotonic())
+            time.sleep(min(max(kept_back, default=0) / 1_000, left_s))
+        return [found[index] for index in range(len(bodies))]
 
     def _asked(self, address: str, bodies: Sequence[bytes]) -> "list[Answer]":
         wire = self._wires.get(address)
@@ -188,6 +215,10 @@ def open_heads(
     return make_heads(connection, timeout_s=timeout_s, keeps_records=keeps_records)
 
 
+def _is_kept_back(code: int, answer: Heads) -> bool:
+    return not code and answer.throttled_ms > 0
+
+
 def _request(place: TopicPartition, offset: int, most_bytes: int) -> bytes:
     return b"".join(
         (
@@ -207,10 +238,13 @@ Answer = tuple[int, Heads]
 
 def read_answer(fields: Fields, *, keeps_records: bool = False) -> Answer:
     """Parse an answer about one partition."""
-    fields.int32()  # The broker's throttle time.
+    throttled_ms = fields.int32()
     code = fields.int16()
     fields.int32()
-    if code or fields.length() != 1:
+    topics = fields.length()
+    if throttled_ms > 0 and not topics:
+        return code, Heads((), throttled_ms=throttled_ms)
+    if code or topics != 1:
         return code or -1, Heads(())
     fields.text()
     if fields.length() != 1:
