@@ -70,7 +70,7 @@ class Heads:
     """Whether the offset is below the log start now."""
     log_start: int = 0
     throttled_ms: int = 0
-    """How long the broker wants to be left alone because a quota is used up; then it answers without any record batch."""
+    """How long the broker wants to wait because a quota is used up; then it answers without any record batch."""
 
     def with_fate(self) -> Iterator[tuple[Head, bool]]:
         """Return each record batch, and whether it was aborted; a producer has one transaction at a time."""
