@@ -116,6 +116,16 @@ def delete_topic(kafka, topic):
             answer.result(_WITHIN_S)
 
 
+def recreate(kafka, topic):
+    """Delete a topic, and create another one of its name."""
+    delete_topic(kafka, topic)
+    with Admin(kafka) as admin:
+        deadline = time.monotonic() + 20
+        while not admin.create_topic(topic, partitions=1):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def produce_raw(kafka, topic, partition, rows, *, places=None, pack=None):
     """Rows of (timestamp, key, value, headers) by Kafka's protocol itself, which forbids nothing.
 

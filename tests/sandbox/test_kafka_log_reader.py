@@ -17,6 +17,7 @@ from playhead.kafka.admin.broker_socket import Wire, array, text
 from playhead.kafka.read import log_reader, record_decoder
 from playhead.kafka.read.absences import MARKER
 from playhead.kafka.read.consumer import OffsetsFall
+from playhead.kafka.read.log_heads import Heads
 from playhead.kafka.read.log_reader import LogReader
 from playhead.kafka.read.planned_topics import TopicReplaced
 from playhead.kafka.read.reader import KafkaReader, UnreadableHeader
@@ -25,7 +26,14 @@ from playhead.record import Slice, TimestampType
 from playhead.source import OutOfBounds
 from playhead.testing import exercise_source, sample_records
 from tests.fix_torture import SEED
-from tests.sandbox.kafka_log import SOON_COMPACTED, Log, delete_topic, gzipped, produce_raw
+from tests.sandbox.kafka_log import (
+    SOON_COMPACTED,
+    Log,
+    delete_topic,
+    gzipped,
+    produce_raw,
+    recreate,
+)
 from tests.sandbox.test_kafka_source import ROW, read, rows, whole
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -272,6 +280,41 @@ def test_records_that_go_while_they_are_read_are_out_of_bounds(source, log, monk
         log.delete_before(0, 5)
         with pytest.raises(OutOfBounds, match="holds 5-6"):
             list(runs)
+
+
+def test_a_topic_made_again_while_it_is_read_is_refused(kafka, source, log, monkeypatch):
+    monkeypatch.setattr(log_reader, "_FETCH_BYTES", 1)
+    for n in range(6):
+        log.write(0, *rows(1, first=n))
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 6))
+        assert next(runs).offsets == [0]
+        recreate(kafka, log.topic)
+        Log(kafka, log.topic).write(0, *rows(20))
+        with pytest.raises(TopicReplaced):
+            list(runs)
+
+
+def test_offsets_of_which_the_log_has_nothing_are_absent_and_asked_for_again(
+    source, log, monkeypatch
+):
+    """As before the end of what is committed, if compaction has left nothing there."""
+    for n in range(9):
+        log.write(0, *rows(1, first=n))
+    look, asked = LogReader._answer, []
+
+    def nothing_from_three_on(reader, place, at):
+        asked.append(at)
+        return Heads(()) if at >= 3 else look(reader, place, at)
+
+    monkeypatch.setattr(log_reader, "_FETCH_BYTES", 1)
+    monkeypatch.setattr(LogReader, "_answer", nothing_from_three_on)
+    with source.open() as reader:
+        first = [each for run in reader.read(Slice(log.topic, 0, 0, 5)) for each in run.offsets]
+        monkeypatch.setattr(LogReader, "_answer", look)
+        after = [each for run in reader.read(Slice(log.topic, 0, 5, 9)) for each in run.offsets]
+    assert (first, after) == ([0, 1, 2], [5, 6, 7, 8])
+    assert asked == [0, 1, 2, *[3] * log_reader._EMPTY_ANSWERS]
 
 
 def test_a_topic_that_goes_while_it_is_read_is_refused(kafka, source, log, monkeypatch):

@@ -1,20 +1,18 @@
 """The Kafka source when records, partitions or whole topics go missing, before and while it reads."""
 
 import pickle
-import time
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 
-from playhead.kafka.admin.client import Admin
 from playhead.kafka.read import consumer
 from playhead.kafka.read import reader as reader_module
 from playhead.kafka.read.planned_topics import TopicReplaced
 from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
-from tests.sandbox.kafka_log import Log, delete_topic
+from tests.sandbox.kafka_log import Log, delete_topic, recreate
 from tests.sandbox.test_kafka_source import ROW, read, rows, whole
 
 
@@ -90,12 +88,12 @@ def test_a_partition_that_is_not_there_is_out_of_bounds(source, log):
         read(source, Slice(log.topic, 7, 0, 1))
 
 
-def test_a_topic_made_again_is_refused_when_it_is_opened(kafka, source, log, recreate):
+def test_a_topic_made_again_is_refused_when_it_is_opened(kafka, source, log):
     log.write(0, *rows(5))
     ids = {log.topic: source.facts().topics[log.topic].topic_id}
     planned = pickle.loads(pickle.dumps(replace(source, expect_topic_ids=ids)))  # noqa: S301 - our own bytes
     assert read(planned, whole(log)) == log.records
-    recreate(log.topic)
+    recreate(kafka, log.topic)
     Log(kafka, log.topic).write(0, *rows(9))
     with (
         pytest.raises(TopicReplaced, match=f"{log.topic} is not the planned one") as caught,
@@ -107,12 +105,12 @@ def test_a_topic_made_again_is_refused_when_it_is_opened(kafka, source, log, rec
     assert len(read(source, Slice(log.topic, 0, 0, 9))) == 9
 
 
-def test_a_topic_made_again_while_it_is_read_is_refused(kafka, source, log, recreate):
+def test_a_topic_made_again_while_it_is_read_is_refused(kafka, source, log):
     """The client itself goes on reading the new topic at the old offset, and says nothing."""
     log.write(0, *rows(5))
     with source.open() as reader:
         assert sum(map(len, reader.read(Slice(log.topic, 0, 0, 5)))) == 5
-        recreate(log.topic)
+        recreate(kafka, log.topic)
         Log(kafka, log.topic).write(0, *rows(20))
         with pytest.raises(TopicReplaced):
             list(reader.read(Slice(log.topic, 0, 5, 20)))
@@ -126,16 +124,3 @@ def test_a_topic_that_is_gone_while_it_is_read_is_refused(kafka, source, log):
         delete_topic(kafka, log.topic)
         with pytest.raises(TopicReplaced, match="it is gone"):
             list(runs)
-
-
-@pytest.fixture
-def recreate(kafka):
-    def again(topic):
-        delete_topic(kafka, topic)
-        with Admin(kafka) as admin:
-            deadline = time.monotonic() + 20
-            while not admin.create_topic(topic, partitions=1):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-
-    return again

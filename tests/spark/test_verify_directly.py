@@ -57,6 +57,13 @@ def test_headers_that_were_lost_in_an_archive_are_a_difference(
     assert [each["offset"] for each in planned.compare().differences] == [1]
 
 
+def test_headers_that_were_lost_in_a_table_are_a_difference(deck: Deck) -> None:
+    table = deck.table("v int, _headers jsonb, _partition int, _offset bigint PRIMARY KEY")
+    planned = played(deck, f"postgres:{table}", PLAIN, MANY, PLAIN)
+    for found in (planned.verify(), planned.compare()):
+        assert [each["offset"] for each in found.differences if each["kind"] == "changed"] == [1]
+
+
 def test_a_copy_of_headers_that_the_client_gives_is_verified(deck: Deck, tmp_path: Path) -> None:
     for target in (f"kafka:{deck.topic('copy')}", f"json:{tmp_path}/archive"):
         planned = played(deck, target, PLAIN, PLAIN)

@@ -18,7 +18,8 @@ from playhead.records import Records
 from playhead.source import TopicPartition
 
 _FETCH_BYTES = 4 << 20
-_EMPTY_ANSWERS = 3
+_EMPTY_ANSWERS = 20
+"""So many are believed. Each waits half a second for records, which may come from storage that is slow."""
 _AGAIN_S = 0.2
 
 _Stretch = tuple[int | None, Records]
