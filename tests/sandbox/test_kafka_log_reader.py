@@ -211,6 +211,14 @@ def test_small_slices_of_a_large_batch_are_decoded_once(kafka, topic, source, mo
     assert asked == [0]
 
 
+def test_nothing_is_asked_for_behind_a_marker_that_ends_a_slice(source, log, monkeypatch):
+    log.commit(0, ROW)
+    asked, look = [], log_reader.LogReader._answer
+    monkeypatch.setattr(LogReader, "_answer", lambda *each: asked.append(each[2]) or look(*each))
+    assert read(source, whole(log)) == log.records
+    assert asked == [0]
+
+
 # --- faults
 
 
@@ -264,6 +272,9 @@ def test_offsets_that_are_not_there_are_out_of_bounds(source, log):
             list(reader.read(Slice(log.topic, 0, 0, 7)))
         with pytest.raises(OutOfBounds, match="no such partition"):
             list(reader.read(Slice(log.topic, 9, 0, 1)))
+        assert sum(map(len, reader.read(Slice(log.topic, 0, 0, 6)))) == 6
+        with pytest.raises(OutOfBounds, match="holds 0-6"):
+            list(reader.read(Slice(log.topic, 0, 6, 7)))
         assert sum(map(len, reader.read(Slice(log.topic, 0, 0, 2)))) == 2
         log.delete_before(0, 5)
         with pytest.raises(OutOfBounds, match="holds 5-6"):
