@@ -216,7 +216,7 @@ def test_nothing_is_asked_for_behind_a_marker_that_ends_a_slice(source, log, mon
     asked, look = [], log_reader.LogReader._answer
     monkeypatch.setattr(LogReader, "_answer", lambda *each: asked.append(each[2]) or look(*each))
     assert read(source, whole(log)) == log.records
-    assert asked == [0]
+    assert max(asked) < 2
 
 
 # --- faults

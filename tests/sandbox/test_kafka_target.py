@@ -19,6 +19,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BadValue
 from playhead.host.clock import SystemClock, wait_until
 from playhead.kafka.admin.client import Admin
+from playhead.kafka.read import reader
 from playhead.kafka.read.facts import settings_of
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.inspect import IntoItself, LedgerAsTarget, NoTargetTopic, TooFewPartitions
@@ -120,7 +121,9 @@ ODD = [
 ]
 
 
-def test_copies_are_exact(kafka: KafkaConnection, topic: str) -> None:
+def test_copies_are_exact(
+    kafka: KafkaConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = KafkaTarget(kafka, topic)
     replay_id = prepared(target)
     commit(target, replay_id, ODD)
@@ -128,6 +131,7 @@ def test_copies_are_exact(kafka: KafkaConnection, topic: str) -> None:
     [entry] = target.entries(replay_id)
     assert entry.details["exact"]
     assert entry.details["offsets"] == [[0, 0, 0, 8], [9, 0, 8, 1]]
+    monkeypatch.setattr(reader, "PartitionConsumer", None)  # What is compared, it does not read.
     found = compare(target, replay_id, ODD)
     assert found.different == 0
     assert found.expected == found.found == len(ODD)

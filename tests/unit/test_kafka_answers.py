@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 import pytest
@@ -167,6 +168,29 @@ def test_a_quota_that_stays_used_up_ends_the_wait(
     with pytest.raises(BrokerUnavailable, match="a quota for the client id playhead is used up"):
         _batches(KafkaConnection(place), place)
     assert 0.5 <= time.monotonic() - began < 5
+
+
+def test_a_quota_that_lets_something_through_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each four questions one is answered, and the wait together is longer than the limit of one."""
+    monkeypatch.setattr(log_heads, "_THROTTLED_S", 0.7)
+    bounds = struct.pack(">hqqq", 0, 9, 9, 0) + _int32(0) + _int32(-1)
+    full = b"\0\0" + _int32(0) + _int32(1) + text("laps") + _int32(1) + _int32(0) + bounds
+    number = count()
+
+    def answer(_api: int, _version: int, correlation: int, _frame: bytes) -> bytes:
+        kept_back = _int32(200) + b"\0\0" + _int32(0) + _int32(0)
+        body = kept_back if next(number) % 4 else _int32(0) + full
+        return _int32(len(body) + 4) + _int32(correlation) + body
+
+    broker = ScriptedBroker(answer)
+    began = time.monotonic()
+    with (
+        closing(broker),
+        closing(log_heads.LogHeads(KafkaConnection(broker.place), timeout_s=5)) as heads,
+    ):
+        heads._leaders[_PLACE] = broker.place
+        assert [each.heads for each in heads.look(_PLACE, [*range(6)], most_bytes=1)] == [()] * 6
+    assert time.monotonic() - began > 0.7
 
 
 def test_an_answer_is_decoded_within_the_limit_of_its_request(

@@ -115,6 +115,24 @@ def test_a_batch_that_does_not_hold_what_it_says_is_an_error(change):
     assert "--offsets laps:0:FROM-TO" in caught.value.hint
 
 
+@pytest.mark.parametrize("longer", [0, 1, 5])
+def test_a_record_that_is_longer_than_what_it_holds_is_an_error(longer):
+    def lengthened(records):
+        """The length is one byte: twice the number of those that follow."""
+        length, *body = records[1]
+        return b"".join(
+            (records[0], bytes((length + 2 * longer, *body)), bytes(longer), records[2])
+        )
+
+    lengthened.codec = 0
+    data = kafka_log.batch([(1, b"key", b"value", ())] * 3, range(3), lengthened)
+    if not longer:
+        assert len(decoded(data)[0]) == 3
+        return
+    with pytest.raises(BadAnswer, match="the record after offset 0 has not the length it says"):
+        decoded(data)
+
+
 def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
     monkeypatch.setattr(record_decoder, "_MOST_UNPACKED", 1_000)
     rows = [(1, b"k", bytes(2_000), ())]
