@@ -166,10 +166,16 @@ def spring_says(topic: str) -> Headers:
 
 
 def redrive(
-    kafka: KafkaConnection, dlq: str, replay_id: str, *, rule: str = "fail"
+    kafka: KafkaConnection,
+    dlq: str,
+    replay_id: str,
+    *,
+    rule: str = "fail",
+    named: str = "",
+    sampled: int | None = None,
 ) -> tuple[Inspection, Account]:
-    """All that is in the topic of dead letters, back."""
-    source, target = KafkaSource(kafka, (dlq,)), KafkaTarget(kafka, "", redrive=True)
+    """All that is in the topic of dead letters, back; the plan sees so many of them."""
+    source, target = KafkaSource(kafka, (dlq,)), KafkaTarget(kafka, named, redrive=True)
     bounds = source.bounds()[dlq, 0]
     whole = Slice(dlq, 0, bounds.earliest, bounds.stable_end)
     with source.open() as reader:
@@ -177,7 +183,11 @@ def redrive(
     with Admin(kafka) as admin:
         identity = admin.cluster().cluster_id
     inspection = target.inspect(
-        InspectRequest(SourceFacts(identity, {dlq: TopicFacts()}), {dlq: 1}, runs)
+        InspectRequest(
+            SourceFacts(identity, {dlq: TopicFacts()}),
+            {dlq: 1},
+            [run.cut(0, sampled or 99) for run in runs],
+        )
     )
     target.prepare(replay_id, inspection, terms(dlq))
     account = Account(whole, ErrorRule.parse(rule))
@@ -284,6 +294,42 @@ def test_headers_lead_nowhere_they_should_not(
     assert account.refused_offsets == {0}
     assert [each.value for each in records_in(kafka, orders)] == [b"1"]
     assert forged.key not in [each.key for each in records_in(kafka, LEDGER_TOPIC)]
+
+
+def test_letters_return_only_to_topics_that_the_plan_has_shown(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    """Who may write dead letters need not be one who may write to every topic."""
+    orders, payments, dlq = make_topic(3), make_topic(3), make_topic()
+    topics = (orders, orders, payments, orders)
+    write(kafka, [record(n, dlq, 0, headers=connect_says(each)) for n, each in enumerate(topics)])
+    with pytest.raises(
+        RecordRefused, match=f"{payments} is none to which the plan returns records"
+    ):
+        redrive(kafka, dlq, new_id(), sampled=2)
+    inspection, account = redrive(kafka, dlq, new_id(), sampled=2, rule="skip")
+    [note] = [note.text for note in inspection.notes if note.code == "redrive"]
+    assert note == f"dead letters return to {orders}, and to no other topic"
+    assert account.refused_offsets == {2}
+    assert records_in(kafka, payments) == []
+    redrive(kafka, dlq, new_id(), sampled=3)
+    assert len(records_in(kafka, payments)) == 1
+
+
+def test_a_target_names_the_topics_to_which_letters_return(
+    kafka: KafkaConnection, make_topic: Callable[..., str]
+) -> None:
+    orders, payments, dlq = make_topic(3), make_topic(3), make_topic()
+    topics = (orders, payments, orders)
+    write(kafka, [record(n, dlq, 0, headers=connect_says(each)) for n, each in enumerate(topics)])
+    inspection, account = redrive(kafka, dlq, new_id(), named=payments, rule="skip")
+    notes = {note.code: note.text for note in inspection.notes}
+    assert notes["redrive"] == f"dead letters return to {payments}, and to no other topic"
+    assert orders in notes["redrive-not-named"]
+    assert account.refused_offsets == {0, 2}
+    assert (len(records_in(kafka, payments)), records_in(kafka, orders)) == (1, [])
+    redrive(kafka, dlq, new_id(), named=f"{orders},{payments}", sampled=1)
+    assert (len(records_in(kafka, payments)), len(records_in(kafka, orders))) == (2, 2)
 
 
 def test_there_and_back_and_dead_again(

@@ -154,7 +154,7 @@ def test_a_topic_to_which_letters_went_back_and_that_was_made_anew(
 ) -> None:
     home = make_topic(1)
     says = (("__playhead.errors.topic", home.encode()), ("__playhead.errors.partition", b"0"))
-    target = KafkaTarget(kafka, "", redrive=True)
+    target = KafkaTarget(kafka, home, redrive=True)
     [entry] = committed(target, [replaying.record(0, 1_000, headers=says)])
     assert len(records_in(kafka, home)) == 1
     assert target.lost_copies([entry]) == {}

@@ -133,7 +133,7 @@ def test_a_plan_of_a_ledger_refers_to_nothing_of_this_machine(ledger: Ledger) ->
     ("target", "rules", "told"),
     [
         ("kafka:copy", {"topic_map": ("laps=orders",)}, "laps=orders"),
-        ("kafka:copy", {"redrive": True}, "their headers name"),
+        ("kafka:", {"redrive": True}, "that their headers and its plan name"),
         ("kafka:copy", {"on_error": "dlq:other/orders"}, "dlq:other/orders"),
     ],
 )

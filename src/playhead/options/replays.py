@@ -134,7 +134,10 @@ INTO_TOPICS = Options(
         "RULE",
         choices=PARTITIONS,
     ),
-    switch("redrive", "Return dead letters to the topics and partitions they came from."),
+    switch(
+        "redrive",
+        "Return dead letters to the topics they came from, as far as TARGET or the plan names them.",
+    ),
     switch("typed", "Parquet: add columns for the fields of JSON values."),
 )
 RULES = (ERRORS, PACE, INTO_TABLES, INTO_TOPICS)

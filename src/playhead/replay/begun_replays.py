@@ -79,8 +79,8 @@ def _unnamed(request: Request, target: Endpoint) -> str | None:
         return f"its dead letters would go to {request.on_error}"
     if request.topic_map:
         return f"its topics would go to others ({', '.join(request.topic_map)})"
-    if request.redrive and target.name:
-        return "its records would go to the topics that their headers name"
+    if request.redrive and not target.name:
+        return "its records would go to topics that their headers and its plan name"
     return None
 
 

@@ -1,15 +1,18 @@
 """The headers of dead letters: those of Playhead, and the original topic in those of other tools."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 from playhead.account import DeadLetter
 from playhead.record import Headers, Record
 
 PREFIX = "__playhead.errors."
 COUNT_HEADER = PREFIX + "count"
+RETURNS_TO = "returns_to"
+"""In the plan of a redrive, and settled when it begins: the topics that its target does not name."""
 _CONNECT = "__connect.errors."
 # Written by brokers since Kafka 4.4 (KIP-1191) for records that a share group rejects.
 _SHARE_GROUP = "__dlq.errors."
@@ -103,6 +106,18 @@ def may_return_to(topic: str) -> bool:
     """Return whether a record may go there: anyone can write headers, and an invalid name is an error."""
     is_name = re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic) and topic not in (".", "..")
     return bool(is_name) and not topic.startswith("__") and topic not in _OURS
+
+
+def named_in(target: str) -> Sequence[str]:
+    """Return the topics that a redrive's target names."""
+    return target.split(",") if target else ()
+
+
+def allowed(target: str, settled: Mapping[str, Any]) -> frozenset[str]:
+    """Return the topics to which records return: the named ones or, without names, those that the plan has shown."""
+    planned = settled.get(RETURNS_TO)
+    names = named_in(target) or (planned if isinstance(planned, list) else ())
+    return frozenset(map(str, names))
 
 
 def without_errors(headers: Headers, count: int) -> Headers:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from playhead.grammar.duration import show_duration_ms
 from playhead.grammar.instant import show_ms
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.read.facts import TAKEN_OVER
-from playhead.kafka.write.dead_letter_headers import may_return_to, origin_of
+from playhead.kafka.write.dead_letter_headers import RETURNS_TO, may_return_to, origin_of
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.ledger_topic import notes_on_ledger
 from playhead.kafka.write.routing import PartitionRule
@@ -115,13 +115,16 @@ def topics_made(needs: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(_said(name, made) for name, made in needs.get("create", {}).items())
 
 
-def inspect_redrive(admin: Admin, look: InspectRequest) -> Inspection:
-    """Inspect a redrive, in which each record returns to its original topic."""
+def inspect_redrive(admin: Admin, look: InspectRequest, named: Collection[str]) -> Inspection:
+    """Inspect a redrive, in which each record returns to its original topic.
+
+    Whoever can write dead letters chooses the names in their headers, and perhaps not for good: records return only to
+    the topics that the command names or, if it names none, to those that the plan shows.
+    """
     identity = admin.cluster().cluster_id
     origins = [origin_of(record) for records in look.samples for record in records]
     told = {origin.topic for origin in origins if origin is not None}
-    named = sorted(filter(may_return_to, told))
-    found = look_up(admin, named)
+    found = look_up(admin, sorted(filter(may_return_to, named or told)))
     notes = []
     lost = sum(1 for origin in origins if origin is None)
     if lost:
@@ -134,16 +137,25 @@ def inspect_redrive(admin: Admin, look: InspectRequest) -> Inspection:
             "it: the share group's errors.deadletterqueue.copy.record.enable was off"
         )
         notes.append(Note("redrive-not-copied", text))
-    gone = sorted(name for name in told if name not in found)
+    others = sorted(told.difference(named)) if named else []
+    if others:
+        text = f"nothing returns to {', '.join(others)}, which samples have as original topics: the target does not"
+        notes.append(Note("redrive-not-named", f"{text} name them"))
+    gone = sorted(name for name in named or told if name not in found)
     if gone:
         text = f"original topics of dead letters do not exist any more: {', '.join(gone)}"
         notes.append(Note("redrive-topic-gone", text))
     if found:
-        notes.append(Note("redrive", f"dead letters return to {', '.join(found)}", "info"))
+        text = f"dead letters return to {', '.join(found)}, and to no other topic"
+        notes.append(Note("redrive", text, "info"))
     for topic in found.values():
         notes += _on_time(topic, _Seen.of(look, None))
     notes += notes_on_ledger(admin, found)
-    needs = {"partitions": dict(look.partitions), "same_cluster": look.source.identity == identity}
+    needs = {
+        "partitions": dict(look.partitions),
+        "same_cluster": look.source.identity == identity,
+        RETURNS_TO: sorted(filter(may_return_to, told)),
+    }
     return Inspection(identity, tuple(dict.fromkeys(notes)), needs=needs)
 
 

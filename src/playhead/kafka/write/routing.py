@@ -112,6 +112,8 @@ class RedriveRoute:
     """Routes back to the topic and partition in a dead letter's headers."""
 
     find: Callable[[str], TargetTopic | None]
+    allowed: frozenset[str]
+    """The topics to which records return."""
     shape: TargetShape
 
     def wrong(self, records: Records) -> Iterator[tuple[int, Refusal]]:
@@ -125,6 +127,11 @@ class RedriveRoute:
                 yield index, ("no-origin", f"its original topic is {origin.topic}, where it is now")
             elif not may_return_to(origin.topic):
                 yield index, ("no-origin", f"no record may return to topic {origin.topic!r}")
+            elif origin.topic not in self.allowed:
+                reason = (
+                    f"its original topic {origin.topic} is none to which the plan returns records"
+                )
+                yield index, ("not-named", f"{reason}; the target can name all: kafka:TOPIC,TOPIC")
             elif self.find(origin.topic) is None:
                 yield (
                     index,

@@ -13,6 +13,7 @@ from playhead.host.faults import abort_point
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.write.compare import Comparison
+from playhead.kafka.write.dead_letter_headers import RETURNS_TO, allowed, named_in
 from playhead.kafka.write.headers import HeaderRules
 from playhead.kafka.write.inspect import CopySpec, inspect_copy, inspect_redrive, topics_made
 from playhead.kafka.write.ledger import (
@@ -62,7 +63,7 @@ class KafkaTarget(Target):
 
     connection: KafkaConnection
     topic: str
-    """Its name; `{topic}` is replaced by the source topic's name. Not used by a redrive."""
+    """Its name; `{topic}` is replaced by the source topic's name. For a redrive, those to which records may return."""
     headers: tuple[str, ...] = ()
     """`keep`, `drop:NAME`, `add:NAME=VALUE`."""
     provenance: bool = False
@@ -107,7 +108,7 @@ class KafkaTarget(Target):
         """Return the target topics, and notes about their settings; refuse what cannot work."""
         with Admin(self.connection) as admin:
             if self.redrive:
-                return inspect_redrive(admin, look)
+                return inspect_redrive(admin, look, named_in(self.topic))
             names = {topic: self.topic_for(topic) for topic in look.partitions}
             wish = CopySpec(names, self.partitions, self.create, self.partition_rule)
             return inspect_copy(admin, wish, look)
@@ -154,10 +155,10 @@ class KafkaTarget(Target):
 
     def _wanted(self, admin: Admin, inspection: Inspection, terms: Terms) -> Terms:
         """Return the terms, with the ids of the present topics."""
-        needs = inspection.needs
-        sources = self._sources(inspection, terms)
+        needs, sources = inspection.needs, self._sources(inspection, terms)
         found = look_up(admin, {*map(self.topic_for, sources)})
         settled = {name: needs.get(name) for name in ("partitions", "same_cluster")}
+        settled |= {RETURNS_TO: needs.get(RETURNS_TO)} if self.redrive else {}
         settled["topic_ids"] = {name: topic.topic_id for name, topic in found.items()}
         settled["counts"] = {name: topic.partitions for name, topic in found.items()}
         settled["own_times"] = sorted(n for n, topic in found.items() if topic.sets_log_append_time)
@@ -375,7 +376,7 @@ class KafkaWriter(Writer):
         target = self._target
         shape = TargetShape(HeaderRules.parse(target.headers), target.provenance, self._replay_id)
         if target.redrive:
-            return RedriveRoute(self._find, shape)
+            return RedriveRoute(self._find, allowed(target.topic, self._ledger.settled()), shape)
         name = target.topic_for(source_topic)
         topic = self._find(name)
         if topic is None:
