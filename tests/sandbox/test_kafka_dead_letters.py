@@ -304,7 +304,7 @@ def test_letters_return_only_to_topics_that_the_plan_has_shown(
     topics = (orders, orders, payments, orders)
     write(kafka, [record(n, dlq, 0, headers=connect_says(each)) for n, each in enumerate(topics)])
     with pytest.raises(
-        RecordRefused, match=f"{payments} is none to which the plan returns records"
+        RecordRefused, match=f"{payments} is not among those that the target or the plan names"
     ):
         redrive(kafka, dlq, new_id(), sampled=2)
     inspection, account = redrive(kafka, dlq, new_id(), sampled=2, rule="skip")

@@ -139,8 +139,8 @@ def inspect_redrive(admin: Admin, look: InspectRequest, named: Collection[str]) 
         notes.append(Note("redrive-not-copied", text))
     others = sorted(told.difference(named)) if named else []
     if others:
-        text = f"nothing returns to {', '.join(others)}, which samples have as original topics: the target does not"
-        notes.append(Note("redrive-not-named", f"{text} name them"))
+        text = f"samples come from {', '.join(others)}, which the target does not name: they are rejected"
+        notes.append(Note("redrive-not-named", text))
     gone = sorted(name for name in named or told if name not in found)
     if gone:
         text = f"original topics of dead letters do not exist any more: {', '.join(gone)}"

@@ -128,10 +128,9 @@ class RedriveRoute:
             elif not may_return_to(origin.topic):
                 yield index, ("no-origin", f"no record may return to topic {origin.topic!r}")
             elif origin.topic not in self.allowed:
-                reason = (
-                    f"its original topic {origin.topic} is none to which the plan returns records"
-                )
-                yield index, ("not-named", f"{reason}; the target can name all: kafka:TOPIC,TOPIC")
+                reason = "is not among those that the target or the plan names"
+                way = "the target can name all: kafka:TOPIC,TOPIC"
+                yield index, ("not-named", f"its original topic {origin.topic} {reason}; {way}")
             elif self.find(origin.topic) is None:
                 yield (
                     index,
