@@ -6,14 +6,21 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JError
 
+from playhead.host.threads import call_within
+from playhead.records import Records
 from playhead.spark.allowed_functions import ALLOWED, sections
+from playhead.spark.failures import StackFull, failure
+from playhead.spark.run import transformed
 from playhead.spark.transform import COLUMNS, apply, check, forgiving
 from playhead.transform.tokens import BadExpression
 from playhead.transform.transform import Transform
+from tests.unit.replaying import record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -473,6 +480,7 @@ from playhead.transform.tokens import BadExpression
 from playhead.spark import session
 from playhead.spark.transform import apply, check, forgiving
 from playhead.transform.transform import Transform
+from tests.unit.replaying import record
 from tests.spark.test_transform import frame_of
 
 spark = session.session("elsewhere", remote=sys.argv[1])
@@ -513,3 +521,27 @@ def test_the_settings_come_back_after_an_error(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "false"
     assert inside.__exit__(ValueError, ValueError("on the way"), None) is False
     assert spark.conf.get("spark.sql.ansi.enabled") == before
+
+
+REPEATED_GROUPS = ["^(\\\\w|-)+$", "^(a|b)*$", "(.|\\\\n)*z"]
+
+
+@pytest.mark.parametrize("pattern", REPEATED_GROUPS)
+def test_a_record_that_fills_the_stack_fails_the_plan_in_words(spark, pattern) -> None:
+    """A thread of the engine ended by it, and Python waited for its answer forever."""
+    transform = Transform(where=f"value RLIKE '{pattern}'")
+    records = Records.of([replace(record(0), value=b"ab" * 20_000)])
+    with pytest.raises(StackFull, match="needs more stack for a record"):
+        call_within(lambda: transformed(spark, [records], transform), 60, name="plan")
+    assert transformed(spark, [Records.of([replace(record(0), value=b"ab-z")])], transform) != []
+
+
+def test_a_record_that_fills_the_stack_fails_its_task_in_words(spark) -> None:
+    """It ended the engine, with the commands in it, and each retry did the same."""
+    transform = Transform(where="value RLIKE '^(a|b)*$'")
+    check(spark, transform)
+    frame = frame_of(spark, {"value": b"ab" * 20_000}, {}).repartition(2)
+    with pytest.raises(Py4JError) as raised:
+        apply(frame, transform).collect()
+    assert isinstance(failure(raised.value), StackFull)
+    assert spark.range(3).count() == 3

@@ -24,6 +24,9 @@ _CLOSED = {
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.saslFallback": "false",
 }
+# An error such as a full stack fails its task. Spark would end the process, which is the driver too, and
+# the others would learn nothing of the reason. A full heap ends it in any case.
+_SURVIVES = {"spark.executor.killOnFatalError.depth": "0"}
 _REDACTED = "(?i)secret|password|passwd|token|credential|jaas|access[.]?key|ssl[.].*key"
 
 
@@ -82,7 +85,7 @@ def settings(name: str, master: str) -> dict[str, str]:
     if master.startswith("local"):
         # One wave of tasks; Spark's 200 are for a cluster's data.
         said["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
-        said |= _CLOSED
+        said |= _CLOSED | _SURVIVES
     if _stays_here(master):
         said |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if not master.startswith("local"):

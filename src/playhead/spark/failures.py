@@ -46,6 +46,7 @@ _LOST = {
 }
 # Python's own account of an error: its last line, which alone is not indented, is the reason.
 _IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
+_STACK_FULL = "java.lang.StackOverflowError"
 _FULL = re.compile(r"[\w.]*\.(?:OutOfMemoryError|OutOfMemoryException|SparkOutOfMemoryError)\b")
 # Anywhere: after a wrong guess, the records are read in another way, and nothing is waited for.
 _OVERFLOW = re.compile(rf"java\.lang\.ArithmeticException: long overflow|{OUT_OF_REACH}")
@@ -90,6 +91,18 @@ class EngineOutOfMemory(EngineFailed):
             f"the engine ran out of memory{has}",
             hint=f"give it {way}; committed data stay: continue with `playhead resume`, or "
             "run the same `playhead live` again",
+            exit_code=PlayheadError.exit_code,
+        )
+
+
+class StackFull(EngineFailed):
+    """A function called itself too often for a record; it would again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an expression needs more stack for a record than the engine has",
+            hint="a pattern that repeats a group, such as (a|b)*, needs some for each character of a long text: "
+            "write [ab]*, or look at a part of the text: substr(value, 1, 1000); committed data stay",
             exit_code=PlayheadError.exit_code,
         )
 
@@ -159,6 +172,8 @@ def _foreign(exc: Exception, text: str) -> PlayheadError:
     if (ours := of_the_engine(exc)) is not None:
         return ours
     cause = _cause(text)
+    if cause.startswith(_STACK_FULL):
+        return StackFull()
     for what, beginning in _LOST.items():
         if beginning.match(cause):
             return EngineLost(what)

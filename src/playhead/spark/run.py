@@ -15,6 +15,7 @@ from playhead.errors import PlayheadError, Stopped
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.spark.failures import MARK, WorkerOutOfMemory, as_text, failure
+from playhead.spark.plan_check import can_be_asked
 from playhead.spark.process_habits import without_pandas
 from playhead.spark.task_secrets import Handover, handing
 from playhead.task.job import Job, Report
@@ -85,7 +86,9 @@ def transformed(
         table = pa.Table.from_batches(rows)
         try:
             with _rules(spark, transform):
-                arrow = apply(spark.createDataFrame(table), transform).toArrow()
+                frame = apply(spark.createDataFrame(table), transform)
+                _compute(frame)
+                arrow = frame.toArrow()
         except Exception as exc:
             raise failure(exc) from exc
         for part in arrow.to_batches():
@@ -93,6 +96,15 @@ def transformed(
                 kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
                 transformed.append(each.records.pick(kept))
     return transformed
+
+
+def _compute(frame: "DataFrame") -> None:
+    """Compute a small frame, which Spark does when it plans; in the thread of `toArrow`, a full stack is lost.
+
+    Nobody would close the socket then, and Python would read from it forever.
+    """
+    if can_be_asked(frame.sparkSession):
+        frame._jdf.queryExecution().executedPlan()
 
 
 def _together(parts: Sequence[Records]) -> Iterator[list[Records]]:
