@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -521,6 +522,14 @@ def test_the_settings_come_back_after_an_error(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "false"
     assert inside.__exit__(ValueError, ValueError("on the way"), None) is False
     assert spark.conf.get("spark.sql.ansi.enabled") == before
+
+
+def test_a_schema_is_too_deep_in_words(spark) -> None:
+    """Its tree is JSON, which Java's writer and Python's reader both give up at some depth."""
+    for depth in (300, 700, 1_000, 3_000):
+        schema = f"a {'array<' * depth}int{'>' * depth}"
+        with suppress(BadExpression):
+            check(spark, Transform(where=f"from_json(value, '{schema}') IS NULL"))
 
 
 REPEATED_GROUPS = ["^(\\\\w|-)+$", "^(a|b)*$", "(.|\\\\n)*z"]

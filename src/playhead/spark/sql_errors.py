@@ -30,6 +30,7 @@ _TYPES = (
 )
 
 _PLACE = re.compile(r"\(line (\d+), pos(ition)? (\d+)\)")
+_TOO_DEEP = ("java.lang.StackOverflowError", "StreamConstraintsException: Document nesting depth")
 _RAISED = re.compile(r"(?:Exception|Error): ([^\n]+)")
 _NOISE = re.compile(r" SQLSTATE: | Please, refer to | You can form a valid |; line \d+ pos \d+")
 
@@ -48,7 +49,7 @@ def complaint(expression: Expression, exc: Exception) -> PlayheadError:
         return lost
     if not isinstance(exc, PySparkException) or exc.getCondition() is None:
         # Only here: errors with a condition quote the expression, which may have this name in it.
-        if "java.lang.StackOverflowError" in str(exc):
+        if isinstance(exc, RecursionError) or any(words in str(exc) for words in _TOO_DEEP):
             reason = "the expression is too long or nested too deeply for the engine"
             return at_all_of(expression, reason, None)
         raised = _RAISED.findall(str(exc))

@@ -107,12 +107,12 @@ def _vet(spark: "SparkSession", visible: "DataFrame", expression: Expression) ->
         if is_shown:
             refuse_read(spark, expression)
         analysed = _analysed(visible, expression)
+        if is_shown:
+            refuse_meant(analysed, expression)
     except BadExpression:
         raise
     except Exception as exc:  # Spark's analysis raises errors that are not PySparkException.
         raise complaint(expression, exc) from exc
-    if is_shown:
-        refuse_meant(analysed, expression)
 
 
 def _analysed(visible: "DataFrame", expression: Expression) -> "DataFrame":
