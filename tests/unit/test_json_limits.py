@@ -41,6 +41,11 @@ def nested(depth: int, opens: bytes = b"[", closes: bytes = b"]") -> bytes:
         b"text " + b"[" * 100_000,
         b"""{'a':'\\'""" + b"[" * 100_000 + b"""'}""",
         b"""{"it's":'""" + b"[" * 100_000 + b"""'}""",
+        b'{"' + b"n" * 50_000 + b'":1}',
+        b'{"' + "é".encode() * 50_000 + b'":1}',
+        b'{"' + b"\\u00e9" * 50_000 + b'":1}',
+        b'{"a":"' + b"n" * 50_001 + b'"}',
+        b'["' + b"n" * 50_001 + b'"]',
     ],
 )
 def test_others_are_let_be(value):
@@ -56,6 +61,10 @@ def test_others_are_let_be(value):
         (b'{"b":"]]]",' + nested(1_001)[1:], "nested more than 1,000 deep"),
         (b'{"a":' * 1_001 + b"1" + b"}" * 1_001, "nested more than 1,000 deep"),
         (b'{"a":0.' + b"1" * 999 + b"}", "more than 1,000 digits"),
+        (b'{"' + b"n" * 50_001 + b'":1,"a":5}', "a field name of more than 50,000"),
+        (b'{"a":5,"' + b"\\n" * 50_001 + b'" \n: 1}', "a field name of more than 50,000"),
+        (b"{'" + b'"' * 50_001 + b"':1}", "a field name of more than 50,000"),
+        (b'{"' + "\U0001f600".encode() * 25_001 + b'":1}', "a field name of more than 50,000"),
         (b"""{'b"':1,""" + nested(1_001)[1:], "nested more than 1,000 deep"),
         (b"""{'b"':1,""" + nested(1_001)[1:-1] + b""",'c"':1}""", "nested more than 1,000 deep"),
     ],
@@ -100,3 +109,29 @@ def test_a_long_document_is_read_as_a_short_one(monkeypatch):
     expected = reasons(*values)
     monkeypatch.setattr(json_limits, "_FEW_BYTES", 0)
     assert reasons(*values) == expected
+
+
+def test_values_of_a_schema_are_looked_at_too():
+    deep, long, good = nested(1_001), b'{"a":' + b"1" * 1_001 + b"}", b'{"a":1}'
+    named = b'{"' + b"n" * 50_001 + b'":1,"a":1}'
+    made = [deep, long, named, good]
+
+    class Schemas:
+        def decoded_first(self, records: Records) -> Records:
+            decoded = [*made, None]
+            return replace(records, decoded=decoded, undecoded={4: "no schema"})
+
+        def kinds(self, _):
+            return {"a": "integer"}
+
+    class OfSchemas:
+        def open(self) -> Schemas:
+            return Schemas()
+
+    records = Records.of([replace(record(n), value=b"\0\0\0\0\1") for n in range(5)])
+    decoder = LimitedJson(OfSchemas()).open()
+    found = decoder.decoded_first(records)
+    assert found.decoded == [*made, None]
+    assert sorted(found.undecoded) == [0, 1, 2, 4]
+    assert found.undecoded[4] == "no schema"
+    assert decoder.kinds([found]) == {"a": "integer"}

@@ -31,7 +31,8 @@ def decoding_of(spec: ReplaySpec, configuration: Configuration) -> Decoding | No
 
     url = configuration.get("schema_registry")
     decoder(word, registry_url=url)  # Refuse it now rather than in a task.
-    return for_selection(ValueDecoding(word, url), spec.transform)
+    decoding = ValueDecoding(word, url)
+    return for_selection(LimitedJson(decoding), spec.transform) if spec.is_transformed else decoding
 
 
 def _looks_into_values(spec: ReplaySpec) -> bool:

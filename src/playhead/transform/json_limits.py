@@ -5,14 +5,17 @@ It is refused instead.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from playhead.decoding import Decoder, Decoding, Kinds
 from playhead.records import Records
 
 DEEPEST: Final = 1_000
 LONGEST_NUMBER: Final = 1_000
+LONGEST_NAME: Final = 50_000
+"""In the engine's characters, of which one beyond U+FFFF is two."""
 # Each pattern matches at one place only, or a value of many quotes or digits would take hours. A string that is
 # not closed reaches to the end of the value. The engine also reads strings in single quotes, and a double quote
 # in them begins no string.
@@ -22,37 +25,52 @@ _STRING: Final = re.compile(
 _FEW_BYTES: Final = 1 << 20
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
 _LONG_NUMBER: Final = re.compile(rb"(?<![-+.0-9eE])[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
+# From a quote on, no other one for so long; it may be the end of a string.
+_LONG_TEXT: Final = re.compile(
+    rb"""(?s:"(?:[^"\\]|\\.){%d}|'(?:[^'\\]|\\.){%d})""" % ((LONGEST_NAME + 1,) * 2)
+)
+_NAME_ENDS: Final = re.compile(rb"\s*:")
+_ESCAPE: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|(?s:.))")
 
 
 @dataclass(frozen=True)
 class LimitedJson:
-    """A decoding that keeps values, but refuses those that no expression can read."""
+    """A decoding, or none, whose values are refused if no expression can read them."""
+
+    inner: Decoding | None = None
 
     def open(self) -> "JsonLimits":
-        return JsonLimits()
+        return JsonLimits(None if self.inner is None else self.inner.open())
 
 
+@dataclass(frozen=True)
 class JsonLimits:
     """Checks only values that are long enough to be nested too deeply."""
 
+    inner: Decoder | None
+
     def decoded_first(self, records: Records, /) -> Records:
+        if self.inner is None:
+            found = replace(records, decoded=records.values, undecoded={})
+        else:
+            found = self.inner.decoded_first(records)
         reasons = {
             offset: reason
-            for offset, key, value in zip(
-                records.offsets, records.keys, records.values, strict=True
-            )
+            for offset, key, value in zip(found.offsets, found.keys, found.readable, strict=True)
             if (reason := _why_not("key", key) or _why_not("value", value)) is not None
         }
-        return replace(records, decoded=records.values, undecoded=reasons)
+        return replace(found, undecoded=reasons | dict(found.undecoded))
 
-    def kinds(self, _: Iterable[Records], /) -> Mapping[str, str]:
-        return {}
+    def kinds(self, runs: Iterable[Records], /) -> Kinds:
+        return {} if self.inner is None else self.inner.kinds(runs)
 
 
 def _why_not(what: str, held: bytes | None) -> str | None:
     if held is None or len(held) <= LONGEST_NUMBER or held.lstrip()[:1] not in (b"{", b"["):
         return None
     is_suspect = held.count(b"[") + held.count(b"{") > DEEPEST
+    if _has_long_name(held):
+        return f"the {what} has a field name of more than {LONGEST_NAME:,} characters: no expression can read it"
     if not is_suspect and _LONG_NUMBER.search(held) is None:
         return None
     bare = _without_strings(held)
@@ -62,6 +80,22 @@ def _why_not(what: str, held: bytes | None) -> str | None:
         most = f"{LONGEST_NUMBER:,}"
         return f"the {what} has a number of more than {most} digits: no expression can read it"
     return None
+
+
+def _has_long_name(document: bytes) -> bool:
+    if len(document) <= LONGEST_NAME or _LONG_TEXT.search(document) is None:
+        return False
+    return any(
+        found.end() - found.start() > LONGEST_NAME
+        and _NAME_ENDS.match(document, found.end())
+        and _characters(found[0][1:-1]) > LONGEST_NAME
+        for found in _STRING.finditer(document)
+    )
+
+
+def _characters(text: bytes) -> int:
+    bare = _ESCAPE.sub(b"x", text).decode("utf-8", errors="replace")
+    return len(bare.encode("utf-16-le")) // 2
 
 
 def is_nested_deeper(document: bytes, most: int) -> bool:
