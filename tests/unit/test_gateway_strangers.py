@@ -12,7 +12,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JNetworkError
 
 from playhead.host import listeners as module
-from playhead.host.listeners import listeners
+from playhead.host.listeners import clients, listeners
 from playhead.spark import process_habits
 
 LOOPBACK, SECRET = "127.0.0.1", "the-secret-of-the-gateway"
@@ -77,6 +77,37 @@ def test_a_process_of_ones_own_is_spoken_to(server: socket.socket, port: int, ki
         with pytest.raises(Exception, match=r"."):  # it is no gateway
             ask(kind, port)
         assert SECRET.encode() in said.result(20)
+
+
+def test_other_users_get_no_further_than_the_door_of_callbacks(
+    server: socket.socket, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand that said nothing took all files of a pipeline, and one endless line its memory."""
+    own = os.geteuid()
+    monkeypatch.setattr(process_habits.os, "geteuid", lambda: own + 1)
+    with ThreadPoolExecutor(1) as pool:
+        accepted = pool.submit(process_habits._OwnClients(server).accept)
+        for _ in range(20):
+            with socket.create_connection((LOOPBACK, port), timeout=10) as stranger:
+                assert stranger.recv(1) == b""
+        assert not accepted.done()
+        monkeypatch.undo()
+        with socket.create_connection((LOOPBACK, port), timeout=10) as client:
+            found, address = accepted.result(10)
+            with found:
+                assert address == client.getsockname()
+
+
+def test_whose_a_client_is() -> None:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection((LOOPBACK, port)) as client:
+            number = client.getsockname()[1]
+            assert clients(number, of=port) in (None, {os.geteuid()})
+            assert clients(number, of=number) in (None, set())
+        assert clients(number, of=port) in (None, set())
+        with socket.create_connection((LOOPBACK, port), source_address=("127.0.0.2", 0)) as client:
+            assert clients(client.getsockname()[1], of=port) in (None, set())
 
 
 def test_whose_a_listener_is() -> None:

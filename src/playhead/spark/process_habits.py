@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from playhead.config import exposed_logins
-from playhead.host.listeners import listeners
+from playhead.host.listeners import clients, listeners
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -114,11 +115,34 @@ def start_callbacks() -> None:
     # Not the gateway's own: when this process has ended, the JVM may send it to another user at this port.
     gateway.python_parameters.auth_token = token_hex(32)
     ensure_callback_server_started(gateway)
+    gateway._callback_server.server_socket = _OwnClients(gateway._callback_server.server_socket)
     server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
     client = server.getCallbackClient()
     secret = client.getClass().getSuperclass().getDeclaredField("authToken")
     secret.setAccessible(True)
     secret.set(client, gateway.python_parameters.auth_token)
+
+
+class _OwnClients:
+    """A listening socket that hangs up on other users at once.
+
+    Py4J starts a thread for each client, and reads a whole line before it asks for the secret: one endless line fills
+    the memory, and a thousand clients take all files that the process may open.
+    """
+
+    def __init__(self, door: socket.socket) -> None:
+        self._door = door
+        self._port = door.getsockname()[1]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        while True:
+            client, address = self._door.accept()
+            if clients(address[1], of=self._port) in (None, {os.geteuid()}):
+                return client, address
+            client.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._door, name)
 
 
 def for_each_round(
