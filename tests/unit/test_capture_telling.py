@@ -1,6 +1,7 @@
 """What `playhead capture` refuses before it begins, and what it says while it runs."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,18 @@ def test_what_cannot_be_is_refused_before_anything_is_there(
 )  # fmt: skip
 def test_clients_get_a_host_by_its_name_or_address(said: str, host: str) -> None:
     assert parse_host("--advertise", said) == host
+
+
+def test_the_address_that_is_told_is_the_one_that_others_reach(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was the name that clients get: `listening at 127.0.0.1` of a port that is open to a network."""
+    words = ["--listen", "0.0.0.0:0", "--listen-anywhere", "--allow", "10.0.0.0/8"]
+    words += ["--advertise", "kafka.example", "--dry-run"]
+    code, _, said = ended(capsys, *OUT, str(tmp_path / "snapshot"), *words)
+    assert code == 0, said
+    [port] = re.findall(r"listening at 0\.0\.0\.0:(\d+) for", said)
+    assert f"clients use kafka.example:{port} as their broker" in said
 
 
 def test_a_dry_run_takes_the_port_and_makes_nothing(

@@ -100,10 +100,12 @@ def _rotation(texts: "list[str] | tuple[()]") -> tuple[int | None, float | None]
 
 
 def _say_what_will_be(run: Run, setting: "Setting", proxy: "Proxy") -> None:
-    from playhead.capture.address import unanswered
+    from playhead.capture.address import shown_place, unanswered
 
     say, here = run.output.say, next(iter(proxy.doors.known().values()))
-    say(f"listening at {here} for {setting.upstream}; clients use {here} as their broker")
+    # Not the name that clients get, which would hide that other machines can connect.
+    place = shown_place(setting.listen.host, proxy.doors.port)
+    say(f"listening at {place} for {setting.upstream}; clients use {here} as their broker")
     full = "stops taking requests" if setting.on_slow == "block" else "leaves pairs out"
     say(f"memory for pairs {show_size(setting.memory_bytes)}; when full, the proxy {full}")
     say("no TLS on either side; logins pass through and are not recorded")
