@@ -98,6 +98,15 @@ def test_a_name_that_is_no_text_is_an_error_after_the_records_before_it(kafka, t
         read(source, Slice(topic, 0, 0, 3))
 
 
+def test_a_name_that_is_no_text_is_no_error_of_the_records_after_it(kafka, topic, source):
+    """As in the client, which a replay of the records before and after it reads by."""
+    plain, odd = (1, b"k", b"v", ()), (1, b"k", b"v", ((b"\xff", b"1"),))
+    produce_raw(kafka, topic, 0, [plain, odd, plain, plain])
+    assert [each.offset for each in read(source, Slice(topic, 0, 2, 4))] == [2, 3]
+    after = [Slice(topic, 0, 0, 1), Slice(topic, 0, 2, 3), Slice(topic, 0, 3, 4)]
+    assert [each.offset for each in read(source, *after)] == [0, 2, 3]
+
+
 @pytest.mark.parametrize("places", [[0, 2, 1], [0, 0, 1], [0, 1, 7], [-1, 1, 2]])
 def test_a_record_under_another_offset_is_an_error(kafka, topic, source, places):
     Log(kafka, topic).write(0, ROW)
@@ -229,10 +238,10 @@ def test_a_batch_that_is_not_decoded_here_is_left_to_the_client(source, log, mon
     log.write(0, *rows(4, first=5))
     decoded = record_decoder.records_in
 
-    def none_of_the_transaction(place, batch):
+    def none_of_the_transaction(place, batch, start):
         if struct.unpack_from(">q", batch) == (3,):
             raise record_decoder.NotDecodedHere
-        return decoded(place, batch)
+        return decoded(place, batch, start)
 
     monkeypatch.setattr(log_reader, "records_in", none_of_the_transaction)
     assert read(source, *[Slice(log.topic, 0, n, n + 2) for n in range(0, 10, 2)]) == log.records

@@ -103,10 +103,8 @@ class LogReader:
                 if head.end <= at:
                     continue
                 if not (head.is_marker or is_aborted):
-                    for run in records_in(place, head.whole):
-                        found = run.cut(bisect_left(run.offsets, at), len(run))
-                        at = found.offsets[-1] + 1 if found.offsets else at
-                        yield at, found
+                    for run in records_in(place, head.whole, at):
+                        yield run.offsets[-1] + 1, run
                 at = head.end
                 yield at, nothing
             empty = empty + 1 if at == began else 0

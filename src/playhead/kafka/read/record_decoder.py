@@ -37,8 +37,10 @@ class _Undecoded:
     kind: int
     stamp_ms: int | None
     """The time of all records if the broker set it."""
+    start: int
+    """The offset of the first record that is needed; the headers of those before it are not read."""
     before: int
-    """The offset of the last record that was decoded."""
+    """The offset of the last record that was passed."""
     at: int = 0
 
     def runs(self) -> Iterator[Records]:
@@ -78,7 +80,10 @@ class _Undecoded:
         count, at = _signed(data, at)
         headers: Headers = ()
         offset = self.first + delta
-        if count:
+        is_needed = offset >= self.start
+        if not is_needed:
+            at = max(at, end)
+        elif count:
             try:
                 headers, at = _headers(data, at, end, count)
             except UnicodeDecodeError as exc:
@@ -87,13 +92,15 @@ class _Undecoded:
             raise Malformed(f"the record after offset {self.before:,} has not the length it says")
         if not self.before < offset < self.end:
             raise OffsetsFall(self.place, self.before, offset)
+        self.before, self.at = offset, end
+        if not is_needed:
+            return 0
         run.offsets.append(offset)
         run.timestamps_ms.append(self._time(stamp) if self.stamp_ms is None else self.stamp_ms)
         run.timestamp_types.append(self.kind)
         run.keys.append(key)
         run.values.append(value)
         run.headers.append(headers)
-        self.before, self.at = offset, end
         return length + BYTES_OF_A_HEADER * count
 
     def _time(self, delta_ms: int) -> int:
@@ -105,8 +112,8 @@ class _Undecoded:
         return damaged(self.place, self.first, reason)
 
 
-def records_in(place: TopicPartition, whole: memoryview) -> Iterator[Records]:
-    """Return the records of a record batch, in runs."""
+def records_in(place: TopicPartition, whole: memoryview, start: int = 0) -> Iterator[Records]:
+    """Return the records of a record batch from an offset on, in runs."""
     if whole[MAGIC_AT] != CURRENT:
         raise NotDecodedHere
     head = HEAD.unpack_from(whole)
@@ -123,7 +130,7 @@ def records_in(place: TopicPartition, whole: memoryview) -> Iterator[Records]:
     stamp_ms = latest_ms if attributes & _LOG_APPEND else None
     end = first + last + 1
     yield from _Undecoded(
-        place, data, count, first, end, first_ms, kind.value, stamp_ms, first - 1
+        place, data, count, first, end, first_ms, kind.value, stamp_ms, start, first - 1
     ).runs()
 
 
