@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.read import record_decoder
+from playhead.kafka.read.consumer import RecordTooLarge
 from playhead.kafka.read.log_heads import heads_in
 from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
 from playhead.record import TimestampType
@@ -138,6 +139,29 @@ def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
     rows = [(1, b"k", bytes(2_000), ())]
     with pytest.raises(BadAnswer, match="more than 1,000 bytes"):
         decoded(kafka_log.batch(rows, [0], kafka_log.gzipped))
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        (1, b"k", bytes(300), ()),
+        (1, b"k", b"v", ((b"h", bytes(300)),)),
+        (1, b"k", b"v", ((b"", None),) * 200),
+    ],
+)
+def test_a_record_that_is_too_large_is_an_error_after_the_records_before_it(monkeypatch, large):
+    """Packed, it is a thousandth; as an object, and in a checksum, some times more."""
+    monkeypatch.setattr(record_decoder, "MOST_OF_A_RECORD", 300)
+    monkeypatch.setattr(record_decoder, "MOST_HEADERS", 10)
+    fits = (1, b"k", bytes(299), ())
+    data = kafka_log.batch([fits, fits, large, fits], range(4), kafka_log.gzipped)
+    [head] = heads_in(data, keeps_records=True)
+    found = records_in(PLACE, head.whole)
+    assert next(found).offsets == [0, 1]
+    with pytest.raises(RecordTooLarge, match="laps:0 offset 2"):
+        next(found)
+    [after] = records_in(PLACE, head.whole, 3)
+    assert after.offsets == [3]
 
 
 def test_many_headers_are_kept_apart_without_being_decoded():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from playhead.kafka.admin.answer_fields import BadAnswer
-from playhead.kafka.read.consumer import OffsetsFall
+from playhead.kafka.read.consumer import MOST_OF_A_RECORD, OffsetsFall, RecordTooLarge
 from playhead.kafka.read.log_heads import CURRENT, HEAD, MAGIC_AT
 from playhead.kafka.read.reader import BYTES_OF_A_HEADER, RUN, RUN_BYTES, UnreadableHeader
 from playhead.record import Headers, TimestampType
@@ -44,7 +44,7 @@ class _Undecoded:
     at: int = 0
 
     def runs(self) -> Iterator[Records]:
-        """Decode all records; a header that cannot be read is an error after the records before it."""
+        """Decode all records; one that cannot be read is an error after the records before it."""
         while self.left:
             run = Records(*self.place)
             try:
@@ -58,12 +58,12 @@ class _Undecoded:
         if self.at != len(self.data):
             raise self._damaged(f"{len(self.data) - self.at:,} bytes follow the last record")
 
-    def _fill(self, run: Records) -> UnreadableHeader | None:
+    def _fill(self, run: Records) -> UnreadableHeader | RecordTooLarge | None:
         size = 0
         while self.left and size < RUN_BYTES and len(run) < RUN:
             try:
                 size += self._add_to(run)
-            except UnreadableHeader as exc:
+            except (UnreadableHeader, RecordTooLarge) as exc:
                 return exc
             self.left -= 1
         return None
@@ -95,6 +95,8 @@ class _Undecoded:
         self.before, self.at = offset, end
         if not is_needed:
             return 0
+        if length > MOST_OF_A_RECORD:
+            self._need_room(offset, key, value, headers)
         run.offsets.append(offset)
         run.timestamps_ms.append(self._time(stamp) if self.stamp_ms is None else self.stamp_ms)
         run.timestamp_types.append(self.kind)
@@ -102,6 +104,14 @@ class _Undecoded:
         run.values.append(value)
         run.headers.append(headers)
         return length + BYTES_OF_A_HEADER * count
+
+    def _need_room(
+        self, offset: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> None:
+        """Refuse what the other reader refuses: a checksum takes ten times the memory of a header."""
+        size = sum(len(each) for part in ((key, value), *headers) for each in part if each)
+        if size > MOST_OF_A_RECORD:
+            raise RecordTooLarge(*self.place, offset, size)
 
     def _time(self, delta_ms: int) -> int:
         """Return a time as a number of 64 bits, as which Kafka's own clients compute it."""
