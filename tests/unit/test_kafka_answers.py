@@ -4,8 +4,9 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -343,6 +344,33 @@ def silent() -> Iterator[int]:
         yield listener.getsockname()[1]
         for each in waiting:
             each.close()
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 0.4])
+def test_a_long_answer_may_take_longer_than_the_time_limit(
+    pause_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as enough of it comes; it is asked for as a whole, and a slow link is no broker that is away."""
+    monkeypatch.setattr(broker_socket, "_PIECE_BYTES", 1 << 10)
+
+    def drip(door: socket.socket) -> None:
+        link, _ = door.accept()
+        with link, suppress(OSError):
+            link.recv(1 << 10)
+            link.sendall(_int32(4 + (8 << 10)) + _int32(1))
+            for _ in range(16):
+                time.sleep(pause_s)
+                link.sendall(bytes(512))
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        Thread(target=drip, args=(door,), daemon=True).start()
+        place = f"127.0.0.1:{door.getsockname()[1]}"
+        with closing(Wire(KafkaConnection(place), place, timeout_s=0.7)) as wire:
+            if pause_s == 0.1:
+                assert wire.ask(1, 10, b"", lambda fields: len(fields._data)) == 8 << 10
+            else:
+                with pytest.raises(BrokerUnavailable, match="no complete answer|timed out"):
+                    wire.ask(1, 10, b"", bool)
 
 
 @pytest.mark.parametrize("answers", [False, True])

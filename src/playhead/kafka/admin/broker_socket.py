@@ -24,6 +24,8 @@ _CLIENT = b"playhead"
 _MOST_BYTES = 64 << 20
 # The limit of an answer before the login.
 _MOST_BYTES_OF_A_STRANGER = 64 << 10
+_PIECE_BYTES = 256 << 10
+"""A long answer has the whole time limit for each piece of this size: links are slow, and record batches large."""
 
 
 class Wire:
@@ -99,8 +101,11 @@ class Wire:
         return answer[4:]
 
     def _read(self, count: int) -> bytes:
-        parts, left = [], count
+        parts, left, enough = [], count, count - _PIECE_BYTES
         while left:
+            if left <= enough:
+                enough = left - _PIECE_BYTES
+                self._deadline = time.monotonic() + self._timeout_s
             self._wait_at_most()
             part = self._socket.recv(min(left, 1 << 20))
             if not part:
