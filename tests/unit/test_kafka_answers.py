@@ -1,6 +1,7 @@
 """Answers of a broker that do not have the protocol's form are an error of ours, whatever they are."""
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -344,6 +345,21 @@ def silent() -> Iterator[int]:
         yield listener.getsockname()[1]
         for each in waiting:
             each.close()
+
+
+def test_certificates_that_the_client_takes_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An authority's own certificate mostly lacks its key usage, and Python from 3.13 on refuses it."""
+    made = ssl.create_default_context
+
+    def as_of_3_13(**named: Any) -> ssl.SSLContext:
+        context = made(**named)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_of_3_13)
+    found = broker_socket.tls_context(KafkaConnection("localhost:9", protocol="SSL"))
+    assert not found.verify_flags & ssl.VERIFY_X509_STRICT
+    assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 @pytest.mark.parametrize("pause_s", [0.1, 0.4])
