@@ -82,6 +82,7 @@ def test_what_is_too_deep_or_too_long_is_named(value, reason):
         b"{" * 1_001 + b'"' + b'\\"' * 100_000,
         b"[" * 1_001 + b'"\\\\' * 100_000,
         b"[" + b",".join([b"1" * 1_000] * 1_000) + b"]",
+        b'{"a":["' + b'","'.join([b'\\"' * 49_990] * 3) + b'"]}',
     ],
 )
 def test_no_value_takes_longer_than_its_length_explains(value):

@@ -25,10 +25,6 @@ _STRING: Final = re.compile(
 _FEW_BYTES: Final = 1 << 20
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
 _LONG_NUMBER: Final = re.compile(rb"(?<![-+.0-9eE])[-+.0-9eE]{%d}" % (LONGEST_NUMBER + 1))
-# From a quote on, no other one for so long; it may be the end of a string.
-_LONG_TEXT: Final = re.compile(
-    rb"""(?s:"(?:[^"\\]|\\.){%d}|'(?:[^'\\]|\\.){%d})""" % ((LONGEST_NAME + 1,) * 2)
-)
 _NAME_ENDS: Final = re.compile(rb"\s*:")
 _ESCAPE: Final = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|(?s:.))")
 
@@ -83,9 +79,7 @@ def _why_not(what: str, held: bytes | None) -> str | None:
 
 
 def _has_long_name(document: bytes) -> bool:
-    if len(document) <= LONGEST_NAME or _LONG_TEXT.search(document) is None:
-        return False
-    return any(
+    return len(document) > LONGEST_NAME and any(
         found.end() - found.start() > LONGEST_NAME
         and _NAME_ENDS.match(document, found.end())
         and _characters(found[0][1:-1]) > LONGEST_NAME
