@@ -134,6 +134,13 @@ def test_a_record_that_is_longer_than_what_it_holds_is_an_error(longer):
         decoded(data)
 
 
+@pytest.mark.parametrize("change", [{"count": 4}, {"drop": 15}])
+def test_a_batch_that_ends_early_is_said_to(change):
+    data = kafka_log.batch([(1, b"key", b"value", ())] * 3, range(3), None)
+    with pytest.raises(BadAnswer, match="at offset 0: it ends before its last record does"):
+        decoded(changed(data, **change))
+
+
 def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
     monkeypatch.setattr(record_decoder, "_MOST_UNPACKED", 1_000)
     rows = [(1, b"k", bytes(2_000), ())]

@@ -49,7 +49,9 @@ class _Undecoded:
             run = Records(*self.place)
             try:
                 unreadable = self._fill(run)
-            except (IndexError, Malformed) as exc:
+            except IndexError as exc:
+                raise self._damaged("it ends before its last record does") from exc
+            except Malformed as exc:
                 raise self._damaged(str(exc)) from exc
             if run.offsets:
                 yield run

@@ -90,7 +90,7 @@ class DeadLetterTopic:
             bounds = source.bounds()
         except NoSuchTopic:
             return KafkaLetters(self.topic, True, {})
-        with source.open() as reader:
+        with source.read_directly().open() as reader:
             for place, held in bounds.items():
                 if held.earliest >= held.stable_end:
                     continue
