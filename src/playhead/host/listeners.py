@@ -42,7 +42,7 @@ def listeners(port: int) -> set[int] | None:
 def clients(port: int, *, of: int) -> set[int] | None:
     """Return the users whose processes are connected from one port to that `of` a listener; None as above.
 
-    Nobody, if the client is elsewhere, or has hung up.
+    No user, if the client is elsewhere, or has hung up.
     """
     rows = _rows()
     if rows is None:

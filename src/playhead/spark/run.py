@@ -101,7 +101,7 @@ def transformed(
 def _compute(frame: "DataFrame") -> None:
     """Compute a small frame, which Spark does when it plans; in the thread of `toArrow`, a full stack is lost.
 
-    Nobody would close the socket then, and Python would read from it forever.
+    The socket would stay open then, and Python would read from it forever.
     """
     if can_be_asked(frame.sparkSession):
         frame._jdf.queryExecution().executedPlan()

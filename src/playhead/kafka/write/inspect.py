@@ -118,8 +118,8 @@ def topics_made(needs: Mapping[str, Any]) -> tuple[str, ...]:
 def inspect_redrive(admin: Admin, look: InspectRequest, named: Collection[str]) -> Inspection:
     """Inspect a redrive, in which each record returns to its original topic.
 
-    Whoever can write dead letters chooses the names in their headers, and perhaps not for good: records return only to
-    the topics that the command names or, if it names none, to those that the plan shows.
+    The headers may be forged. Therefore records return only to the topics that the command names or, if it names none,
+    to those that the plan shows.
     """
     identity = admin.cluster().cluster_id
     origins = [origin_of(record) for records in look.samples for record in records]
