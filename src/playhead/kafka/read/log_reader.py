@@ -19,7 +19,7 @@ from playhead.source import TopicPartition
 
 _FETCH_BYTES = 4 << 20
 _EMPTY_ANSWERS = 20
-"""After this number of them, the offsets count as absent. Each takes half a second, in which slow storage may answer."""
+"""After this number, the offsets count as absent. Each takes half a second, in which slow storage may answer."""
 _AGAIN_S = 0.2
 
 _Stretch = tuple[int | None, Records]
