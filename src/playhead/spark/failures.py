@@ -75,6 +75,18 @@ class EngineLost(Unavailable):
         )
 
 
+class StackFull(TaskFailed):
+    """A function called itself too often for a record; it would again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an expression needs more stack for a record than the engine has",
+            hint="a pattern that repeats a group, such as (a|b)*, needs some for each character of a long text: "
+            "write [ab]*, or look at a part of the text: substr(value, 1, 1000); committed data stay",
+            exit_code=PlayheadError.exit_code,
+        )
+
+
 class EngineFailed(TaskFailed):
     """The engine stopped with an error of its own, or of one of its clients."""
 
@@ -91,18 +103,6 @@ class EngineOutOfMemory(EngineFailed):
             f"the engine ran out of memory{has}",
             hint=f"give it {way}; committed data stay: continue with `playhead resume`, or "
             "run the same `playhead live` again",
-            exit_code=PlayheadError.exit_code,
-        )
-
-
-class StackFull(EngineFailed):
-    """A function called itself too often for a record; it would again."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "an expression needs more stack for a record than the engine has",
-            hint="a pattern that repeats a group, such as (a|b)*, needs some for each character of a long text: "
-            "write [ab]*, or look at a part of the text: substr(value, 1, 1000); committed data stay",
             exit_code=PlayheadError.exit_code,
         )
 
