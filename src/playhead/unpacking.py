@@ -120,6 +120,24 @@ def varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
             raise Malformed("a length of more than five bytes")
 
 
+def signed_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number whose sign is its last bit, seven bits in a byte, and the position after it."""
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise Malformed("a number of more than ten bytes")
+
+
 def _arrow() -> Any:
     try:
         import pyarrow

@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from playhead.unpacking import NAMES, CodecMissing, Malformed, UnpacksTooFar, unpacked
+from playhead.unpacking import (
+    NAMES,
+    CodecMissing,
+    Malformed,
+    UnpacksTooFar,
+    signed_varint,
+    unpacked,
+)
 
 Document = dict[str, Any]
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
@@ -158,7 +165,7 @@ def _records(
     found, at = [], 0
     data = bytes(data)
     for _ in range(count):
-        size, at = _number(data, at)
+        size, at = signed_varint(data, at)
         end = at + size
         if size < 0 or end > len(data):
             raise Malformed("a record ends early")
@@ -172,15 +179,15 @@ def _records(
 def _record(data: bytes, at: int, end: int, bounds: Bounds) -> Document:
     """One record: its lengths and deltas are numbers whose sign is their last bit."""
     record: Document = {}
-    delta, at = _number(data, at + 1)
+    delta, at = signed_varint(data, at + 1)
     if delta:
         record["timestampDelta"] = str(delta)
-    delta, at = _number(data, at)
+    delta, at = signed_varint(data, at)
     if delta:
         record["offsetDelta"] = delta
     at = _put(record, "key", data, at)
     at = _put(record, "value", data, at)
-    count, at = _number(data, at)
+    count, at = signed_varint(data, at)
     if count:
         bounds.take(count)
         record["headers"] = headers = []
@@ -200,16 +207,16 @@ def _control(data: bytes, at: int, end: int, bounds: Bounds) -> Document:
     raw: Document = {
         name: marker[name] for name in ("timestampDelta", "offsetDelta") if name in marker
     }
-    _, at = _number(data, at + 1)
-    _, at = _number(data, at)
-    size, at = _number(data, at)
+    _, at = signed_varint(data, at + 1)
+    _, at = signed_varint(data, at)
+    size, at = signed_varint(data, at)
     kind = struct.unpack_from(">h", data, at + 2)[0] if size >= 4 else -1
     return raw | {"controlType": {0: "ABORT", 1: "COMMIT"}.get(kind, str(kind))}
 
 
 def _put(record: Document, name: str, data: bytes, at: int) -> int:
     """Add the bytes as text if they are UTF-8, otherwise as base64."""
-    size, at = _number(data, at)
+    size, at = signed_varint(data, at)
     if size < 0:
         return at
     end = at + size
@@ -221,20 +228,3 @@ def _put(record: Document, name: str, data: bytes, at: int) -> int:
     except UnicodeDecodeError:
         record[name] = b64encode(found).decode()
     return end
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            raise Malformed("a varint of more than ten bytes")

@@ -11,12 +11,12 @@ from playhead.kafka.read.reader import BYTES_OF_A_HEADER, RUN, RUN_BYTES, Unread
 from playhead.record import Headers, TimestampType
 from playhead.records import Records
 from playhead.source import TopicPartition
-from playhead.unpacking import CodecMissing, Malformed, unpacked
+from playhead.unpacking import CodecMissing, Malformed, signed_varint, unpacked
 
 _CODEC, _LOG_APPEND = 0x07, 0x08
 _MOST_UNPACKED: Final = 1 << 30
 _HALF: Final = 1 << 63
-MOST_HEADERS: Final = 100_000
+_MOST_HEADERS: Final = 100_000
 """More stay undecoded: each takes memory, and without names and values, millions are some kilobytes in a log."""
 
 
@@ -73,13 +73,13 @@ class _Undecoded:
     def _add_to(self, run: Records) -> int:
         """Decode one record; return its size."""
         data = self.data
-        length, began = _signed(data, self.at)
+        length, began = signed_varint(data, self.at)
         end = began + length
-        stamp, at = _signed(data, began + 1)  # behind the attributes, which mean nothing
-        delta, at = _signed(data, at)
+        stamp, at = signed_varint(data, began + 1)  # behind the attributes, which mean nothing
+        delta, at = signed_varint(data, at)
         key, at = _bytes(data, at)
         value, at = _bytes(data, at)
-        count, at = _signed(data, at)
+        count, at = signed_varint(data, at)
         headers: Headers = ()
         offset = self.first + delta
         is_needed = offset >= self.start
@@ -121,7 +121,7 @@ class _Undecoded:
         return time_ms if -_HALF <= time_ms < _HALF else (time_ms + _HALF) % (2 * _HALF) - _HALF
 
     def _damaged(self, reason: str) -> BadAnswer:
-        return damaged(self.place, self.first, reason)
+        return _damaged(self.place, self.first, reason)
 
 
 def records_in(place: TopicPartition, whole: memoryview, start: int = 0) -> Iterator[Records]:
@@ -135,7 +135,7 @@ def records_in(place: TopicPartition, whole: memoryview, start: int = 0) -> Iter
     except CodecMissing as exc:
         raise NotDecodedHere from exc
     except Malformed as exc:
-        raise damaged(place, first, str(exc)) from exc
+        raise _damaged(place, first, str(exc)) from exc
     kind = TimestampType.CREATE_TIME
     if attributes & _LOG_APPEND:
         kind = TimestampType.LOG_APPEND_TIME
@@ -146,7 +146,7 @@ def records_in(place: TopicPartition, whole: memoryview, start: int = 0) -> Iter
     ).runs()
 
 
-def damaged(place: TopicPartition, first: int, reason: str) -> BadAnswer:
+def _damaged(place: TopicPartition, first: int, reason: str) -> BadAnswer:
     """Return the error of a record batch that cannot be decoded."""
     topic, number = place
     error = BadAnswer(f"the record batch of {topic}:{number} at offset {first:,}: {reason}")
@@ -162,13 +162,13 @@ def _headers(data: bytes, at: int, end: int, count: int) -> tuple[Headers, int]:
     if count < 0:
         raise Malformed(f"{count:,} headers")
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(min(count, MOST_HEADERS)):
+    for _ in range(min(count, _MOST_HEADERS)):
         name, at = _bytes(data, at)
         if name is None:
             raise Malformed("a header without a name")
         value, at = _bytes(data, at)
         headers.append((name.decode(), value))
-    if count > MOST_HEADERS:
+    if count > _MOST_HEADERS:
         if at > end:
             raise Malformed("headers that are longer than their record")
         headers.append(("", data[at:end]))
@@ -178,27 +178,9 @@ def _headers(data: bytes, at: int, end: int, count: int) -> tuple[Headers, int]:
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Return bytes with their length before them, or null, and the position after them."""
-    size, at = _signed(data, at)
+    size, at = signed_varint(data, at)
     if size < 0:
         if size != -1:
             raise Malformed(f"a length of {size:,}")
         return None, at
     return data[at : at + size], at + size
-
-
-def _signed(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number whose sign is its last bit, seven bits in a byte, and the position after it."""
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            raise Malformed("a number of more than ten bytes")
