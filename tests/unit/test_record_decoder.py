@@ -159,7 +159,7 @@ def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
 def test_a_record_that_is_too_large_is_an_error_after_the_records_before_it(monkeypatch, large):
     """Packed, it is a thousandth; as an object, and in a checksum, some times more."""
     monkeypatch.setattr(record_decoder, "MOST_OF_A_RECORD", 300)
-    monkeypatch.setattr(record_decoder, "MOST_HEADERS", 10)
+    monkeypatch.setattr(record_decoder, "_MOST_HEADERS", 10)
     fits = (1, b"k", bytes(299), ())
     data = kafka_log.batch([fits, fits, large, fits], range(4), kafka_log.gzipped)
     [head] = heads_in(data, keeps_records=True)
