@@ -11,8 +11,9 @@ from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.read.source import KafkaSource
-from playhead.kafka.write.dead_letter_headers import COUNT_HEADER, origin_of
+from playhead.kafka.write.dead_letter_headers import COUNT_HEADER, RETURNS_TO, origin_of
 from playhead.kafka.write.dead_letters import DeadLetterTopic
+from playhead.kafka.write.ledger import Ledger
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC
 from playhead.kafka.write.target import KafkaTarget
 from playhead.ledger import Entry
@@ -330,6 +331,28 @@ def test_a_target_names_the_topics_to_which_letters_return(
     assert (len(records_in(kafka, payments)), records_in(kafka, orders)) == (1, [])
     redrive(kafka, dlq, new_id(), named=f"{orders},{payments}", sampled=1)
     assert (len(records_in(kafka, payments)), len(records_in(kafka, orders))) == (2, 2)
+
+
+def test_a_redrive_of_an_earlier_version_is_compared_with_all_that_it_returned(
+    kafka: KafkaConnection, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has settled no topics, because it returned letters to any."""
+    orders, dlq = make_topic(3), make_topic()
+    dead = record(0, dlq, 0, headers=connect_says(orders))
+    write(kafka, [dead])
+    replay_id = new_id()
+    redrive(kafka, dlq, replay_id)
+    settled = Ledger.settled
+    monkeypatch.setattr(
+        Ledger,
+        "settled",
+        lambda ledger: {k: v for k, v in settled(ledger).items() if k != RETURNS_TO},
+    )
+    target = KafkaTarget(kafka, "", redrive=True)
+    [entry] = target.entries(replay_id)
+    with target.open(replay_id) as writer:
+        found = writer.compare(entry, [Records.of([dead])])
+    assert (found.expected, found.same, found.different, found.unknown) == (1, 1, 0, 0)
 
 
 def test_there_and_back_and_dead_again(

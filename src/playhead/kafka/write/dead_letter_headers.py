@@ -113,8 +113,13 @@ def named_in(target: str) -> Sequence[str]:
     return target.split(",") if target else ()
 
 
-def allowed(target: str, settled: Mapping[str, Any]) -> frozenset[str]:
-    """Return the topics to which records return: the named ones or, without names, those that the plan has shown."""
+def allowed(target: str, settled: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the topics to which records return: the named ones or, without names, those that the plan has shown.
+
+    None stands for all. Only a redrive of an earlier version has settled none, and it can only be verified.
+    """
+    if not target and RETURNS_TO not in settled:
+        return None
     planned = settled.get(RETURNS_TO)
     names = named_in(target) or (planned if isinstance(planned, list) else ())
     return frozenset(map(str, names))

@@ -112,8 +112,8 @@ class RedriveRoute:
     """Routes back to the topic and partition in a dead letter's headers."""
 
     find: Callable[[str], TargetTopic | None]
-    allowed: frozenset[str]
-    """The topics to which records return."""
+    allowed: frozenset[str] | None
+    """The topics to which records return; None for all."""
     shape: TargetShape
 
     def wrong(self, records: Records) -> Iterator[tuple[int, Refusal]]:
@@ -127,7 +127,7 @@ class RedriveRoute:
                 yield index, ("no-origin", f"its original topic is {origin.topic}, where it is now")
             elif not may_return_to(origin.topic):
                 yield index, ("no-origin", f"no record may return to topic {origin.topic!r}")
-            elif origin.topic not in self.allowed:
+            elif self.allowed is not None and origin.topic not in self.allowed:
                 reason = "is not among those that the target or the plan names"
                 way = "the target can name all: kafka:TOPIC,TOPIC"
                 yield index, ("not-named", f"its original topic {origin.topic} {reason}; {way}")
