@@ -24,7 +24,7 @@ from playhead.kafka.read.reader import KafkaReader, UnreadableHeader
 from playhead.kafka.read.source import KafkaSource
 from playhead.record import Slice, TimestampType
 from playhead.source import OutOfBounds
-from playhead.testing import exercise_source, sample_records
+from playhead.testing import exercise_source
 from tests.fix_torture import SEED
 from tests.sandbox.kafka_log import (
     SOON_COMPACTED,
@@ -34,7 +34,7 @@ from tests.sandbox.kafka_log import (
     produce_raw,
     recreate,
 )
-from tests.sandbox.test_kafka_source import ROW, read, rows, whole
+from tests.sandbox.test_kafka_source import ROW, log_of_samples, read, rows, whole
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -62,18 +62,7 @@ def test_it_is_the_reader_of_a_source_that_is_read_directly(client, source, log)
 @pytest.mark.parametrize("most", [1, 1 << 20])
 def test_it_keeps_the_contract_of_sources(kafka, make_topic, monkeypatch, most):
     monkeypatch.setattr(log_reader, "_FETCH_BYTES", most)
-    log = Log(kafka, make_topic(partitions=3))
-    zero, one = ([], [])
-    for each in sample_records():
-        row = (each.timestamp_ms, each.key, each.value, each.headers)
-        (one if each.partition else zero).append(row)
-    log.write(0, *zero[:2])
-    log.abort(0, ROW)
-    log.write(0, zero[2])
-    log.commit(0, zero[3])
-    log.write(0, zero[4])
-    log.abort(1, ROW, ROW)
-    log.commit(1, *one)
+    log = log_of_samples(kafka, make_topic)
     exercise_source(lambda: KafkaSource(kafka, (log.topic,)).read_directly(), log.records)
 
 

@@ -47,7 +47,8 @@ def whole(log, partition=0):
     return Slice(log.topic, partition, held.earliest, held.stable_end)
 
 
-def test_it_keeps_the_contract_of_sources(kafka, make_topic):
+def log_of_samples(kafka, make_topic):
+    """The sample records of the contract, between records of transactions that were aborted."""
     log = Log(kafka, make_topic(partitions=3))
     zero, one = ([], [])
     for each in sample_records():
@@ -60,6 +61,11 @@ def test_it_keeps_the_contract_of_sources(kafka, make_topic):
     log.write(0, zero[4])
     log.abort(1, ROW, ROW)
     log.commit(1, *one)
+    return log
+
+
+def test_it_keeps_the_contract_of_sources(kafka, make_topic):
+    log = log_of_samples(kafka, make_topic)
     exercise_source(lambda: KafkaSource(kafka, (log.topic,)), log.records)
 
 
