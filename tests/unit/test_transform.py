@@ -537,19 +537,6 @@ def test_brackets_without_end_are_refused_before_spark_reads_them(opening):
         Transform(where=opening * 20_000)
 
 
-@pytest.mark.parametrize(
-    ("opens", "closes"),
-    [("case when true then true else ", " end"), ("CASE WHEN ", " THEN true END")],
-)
-def test_a_case_in_a_case_is_not_too_deep_for_the_engine(opens: str, closes: str) -> None:
-    """Thirty filled the engine's memory, and sixteen took it nine seconds."""
-    Transform(where=opens * 15 + "true" + closes * 15)
-    with pytest.raises(BadExpression, match="CASE is nested more than 15 deep"):
-        Transform(where=opens * 16 + "true" + closes * 16)
-    Transform(where=" or ".join(["case key when 'a' then true end"] * 100))
-    Transform(select="value:case AS case, value:end AS end, headers[0].end AS e, key AS k")
-
-
 def test_a_text_without_end_is_refused():
     with pytest.raises(BadExpression, match="needed at most 100,000"):
         Transform(where="key:a or " * 20_000)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from playhead.spark.allowed_functions import check_calls, compared_literals
 from playhead.spark.arrow_rows import RAW, TROUBLE
 from playhead.spark.plan_check import can_be_asked, refuse_meant, refuse_read
+from playhead.spark.repeated_parts import check_repetition
 from playhead.spark.selected_columns import DOCUMENT, HEADERS, HIDDEN, JSON, columns_of, field_of
 from playhead.spark.sql_errors import COLUMNS, at_all_of, complaint
 from playhead.spark.value_types import is_hashed
@@ -92,6 +93,7 @@ def vet(spark: "SparkSession", transform: Transform) -> None:
     expressions = transform.expressions()
     for expression in expressions:
         check_calls(expression)
+        check_repetition(expression)
     with forgiving(spark), _quiet():
         visible = _sample(spark).select(*COLUMNS)
         for expression in expressions:

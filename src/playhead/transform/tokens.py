@@ -32,7 +32,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _BRACKETED_NAME = re.compile(
     r"""\[\s*('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")\s*\]""", re.DOTALL
 )
-_LONGEST, _DEEPEST, _DEEPEST_CASES = 100_000, 100, 15
+_LONGEST, _DEEPEST = 100_000, 100
 _NO_TYPE = ("`::` needs a type after it, as in ::double", None)
 _BRACKETED_INDEX = re.compile(r"\[\s*(\d+)\s*\]")
 
@@ -149,21 +149,13 @@ def tokens_of(text: str, option: str) -> list[Token]:
             option, text, start=half.start(), reason=reason, hint="write the text in UTF-8"
         )
     tokens = list(_Scanner(text, option))
-    depth = cases = 0
+    depth = 0
     for token in tokens:
         depth += token.is_sign("(", "[") - token.is_sign(")", "]")
-        cases = max(0, cases + (token.word == "case") - (token.word == "end"))
         if depth > _DEEPEST:
             # Spark's parser takes minutes for some thousands of them.
             reason = f"brackets are nested more than {_DEEPEST} deep here"
             raise BadExpression(option, text, start=token.start, length=1, reason=reason)
-        if cases > _DEEPEST_CASES:
-            # Spark's trees of them double with each, as JSON, and 25 fill its memory.
-            reason = f"CASE is nested more than {_DEEPEST_CASES} deep here"
-            hint = "one CASE takes any number of conditions: CASE WHEN … THEN … WHEN … THEN … END"
-            raise BadExpression(
-                option, text, start=token.start, length=len(token.text), reason=reason, hint=hint
-            )
     return tokens
 
 
