@@ -6,13 +6,16 @@ import pytest
 from click.testing import CliRunner
 
 from playhead.cli.app import app
-from playhead.errors import UsageError
+from playhead.errors import Unavailable, UsageError
+from playhead.kafka.read.consumer import OffsetsFall
+from playhead.ledger import Entry
 from playhead.replay.assemble import Wiring
 from playhead.replay.planner import Planner
-from playhead.replay.verify import PartitionCheck, Verification
+from playhead.replay.verify import PartitionCheck, Verification, comparing_job, findings_of
 from playhead.source import Bounds
+from playhead.task.slicer import Filter, Limits
 from playhead.testing import ListSource, ListTarget
-from tests.unit.replaying import TOPIC, record, request
+from tests.unit.replaying import TOPIC, Small, record, request
 
 
 def refused(*words: str) -> UsageError:
@@ -52,6 +55,24 @@ def test_what_a_source_and_a_target_need_is_not_for_writing(monkeypatch, tmp_pat
     monkeypatch.delenv("DATABASE_URL", raising=False)
     answer = CliRunner().invoke(app, ["verify", "rrpair:snap", "postgres:b"])
     assert str(answer.exception) == "postgres:b needs setting database, which was not found"
+
+
+class Fallen(ListSource):
+    """A log whose offsets fall."""
+
+    def read(self, slice_, /):
+        raise OffsetsFall((TOPIC, 0), 7, 3)
+
+
+def test_what_could_not_be_read_keeps_its_hint():
+    log, target = [record(offset) for offset in range(8)], ListTarget()
+    plan = Planner(request(), Wiring(ListSource(log), target, None), 1).plan("r1")
+    entries = [Entry(each, read=8, written=8) for each in plan.slices()]
+    ends = Wiring(Fallen(log), target, None)
+    job = comparing_job("r1", ends, plan.source, entries, Filter(), 1)
+    with pytest.raises(Unavailable, match="could not read everything") as raised:
+        findings_of(Small(Limits(2)), job)
+    assert raised.value.hint == OffsetsFall((TOPIC, 0), 7, 3).hint
 
 
 def test_a_source_must_be_one(tmp_path):

@@ -227,10 +227,10 @@ def comparing_job(
 def findings_of(run_job: RunJob, job: Job) -> list[Mapping[str, Any]]:
     """Run a comparing job; return what it found of each slice."""
     reports = run_job(job) if job.tasks else []
-    away = next((report["away"] for report in reports if report["away"]), None)
-    if away is not None:
-        hint = "try again; `playhead doctor` tests the connections"
-        raise Unavailable(f"could not read everything: {away}", hint=hint)
+    for report in reports:
+        if away := report["away"]:
+            hint = report["away_hint"] or "try again; `playhead doctor` tests the connections"
+            raise Unavailable(f"could not read everything: {away}", hint=hint)
     return [finding for report in reports for finding in report["findings"]]
 
 

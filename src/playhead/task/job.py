@@ -127,6 +127,7 @@ class Report:
     findings: list[SliceComparison] = field(default_factory=list)
     away: str | None = None
     """Why the task gave up for now, because a server did not answer."""
+    away_hint: str | None = None
 
     def note_commit(self, account: Account) -> None:
         now = time.time_ns()

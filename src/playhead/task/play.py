@@ -110,7 +110,7 @@ def _play_works(
     except (Unavailable, AlreadyCommitted) as exc:
         # Not raised: the other tasks may continue, and the run retries the rest. An engine that
         # restarts a lost task finds slices committed, because the ledger has advanced.
-        report.away = exc.message
+        report.away, report.away_hint = exc.message, exc.hint
         is_over.set()
         job.tell_the_others()
     return report
