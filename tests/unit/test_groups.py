@@ -25,7 +25,7 @@ from playhead.kafka.groups.position import (
     read_mode,
 )
 from playhead.kafka.groups.scope import NoSuchPartition, Scope
-from playhead.kafka.groups.snapshot import NothingToUndo, Snapshot, Snapshots
+from playhead.kafka.groups.snapshot import NothingToUndo, Snapshot, Snapshots, SnapshotUnreadable
 from playhead.kafka.groups.translate import translate
 from playhead.kafka.write.offset_map import MapMaker
 from playhead.ledger import Entry
@@ -310,6 +310,39 @@ def test_the_last_change_that_was_not_taken_back_is_the_one_to_undo(tmp_path: Pa
         snapshots.latest("g")
     assert snapshots.find("g", first.snapshot_id).undone_at_ms is not None
     assert Snapshots("other", tmp_path).of("g") == []
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ('"offset": 5', '"offset": "5"'),
+        ('"offset": 5', '"offset": 5.5'),
+        ('"after": 9', '"after": true'),
+        ('"made_at_ms": ', '"made_at_ms": -1e400, "x": '),
+        ('"was_there": true', '"was_there": 1'),
+        ('"topic": "cars"', '"topic": ["cars"]'),
+        ('"partition": 0', '"partition": "0"'),
+        ('"group": "g"', '"group": "another"'),
+        ('"group": "g"', '"group": null'),
+        ('"snapshot_id": "', '"snapshot_id": "../../'),
+        ('"version": 1', '"version": [1]'),
+        ('"partitions": [', '"partitions": [[], '),
+        ("{", "["),
+        ("{", "[" * 100_000),
+    ],
+)
+def test_a_snapshot_that_was_changed_by_hand_is_named(tmp_path: Path, written, instead):
+    snapshots = Snapshots("cluster", tmp_path)
+    move = Move(("cars", 0), CommittedOffset(5), CommittedOffset(9), Bounds(0, 9, 9))
+    taken = snapshots.take(GroupPlan("g", "reset", True, (move,)), {"cars": "id-1"})
+    (file,) = tmp_path.rglob("*.json")
+    text = file.read_text()
+    assert snapshots.of("g") == [taken]
+    assert written in text
+    file.write_text(text.replace(written, instead, 1))
+    with pytest.raises(SnapshotUnreadable, match=file.name) as raised:
+        snapshots.latest("g")
+    assert "move the file" in str(raised.value.hint)
 
 
 def test_a_snapshot_of_a_later_version_is_not_half_understood(tmp_path: Path):

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from playhead.errors import PlayheadError, Refused, UsageError
+from playhead.grammar.field_types import need_kinds
 from playhead.host import paths, private_files
 from playhead.host.atomic_file import write_whole
 from playhead.kafka.groups.plan import CommittedOffset, GroupPlan
@@ -24,7 +25,10 @@ class SnapshotUnreadable(PlayheadError):
 
     def __init__(self, file: Path, *, reason: str) -> None:
         self.file, self.reason = file, reason
-        super().__init__(f"the snapshot {file} cannot be read: {reason}")
+        super().__init__(
+            f"the snapshot {file} cannot be read: {reason}",
+            hint="move the file out of its folder; the other snapshots of the group stay usable",
+        )
 
 
 class NothingToUndo(UsageError):
@@ -111,7 +115,9 @@ class Snapshot:
             for each in document["partitions"]
         )
         topic_ids = {str(name): str(id_) for name, id_ in document.get("topic_ids", {}).items()}
-        return cls(**{name: document[name] for name in _PLAIN}, kept=kept, topic_ids=topic_ids)
+        made = cls(**{name: document[name] for name in _PLAIN}, kept=kept, topic_ids=topic_ids)
+        need_kinds(made, "snapshot")
+        return made
 
 
 _PLAIN = (
@@ -209,6 +215,10 @@ def _file_name(name: str) -> str:
 
 def _read(file: Path) -> Snapshot:
     try:
-        return Snapshot.from_document(json.loads(file.read_text(encoding="utf-8")))
+        found = Snapshot.from_document(json.loads(file.read_text(encoding="utf-8")))
+        # A copy under another name would be undone once for each name, or for another group than was asked.
+        if (_file_name(found.group), found.snapshot_id) != (file.parent.name, file.stem):
+            raise ValueError(f"it is {found.snapshot_id} of group {found.group}")
+        return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise SnapshotUnreadable(file, reason=str(exc)) from exc
