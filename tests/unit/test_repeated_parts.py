@@ -71,3 +71,9 @@ def test_the_word_at_the_limit_is_shown() -> None:
 def test_columns_of_select_count_each_by_itself() -> None:
     deep = "CASE WHEN " * 12 + "true" + " THEN true END" * 12
     check(select=", ".join(f"{deep} AS c{at}" for at in range(5)))
+
+
+def test_rules_in_rules_with_texts_made_tidy_are_not_too_deep() -> None:
+    time_of = "nvl(to_timestamp(btrim(value:at), 'yyyy-MM-dd'), timestamp)"
+    rules = " ELSE ".join(f"CASE WHEN value:kind = '{at}' THEN {time_of}" for at in range(6))
+    check(select=f"{rules} END END END END END END AS at")

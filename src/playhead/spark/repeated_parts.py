@@ -17,8 +17,8 @@ REPEATING = frozenset(
     try_make_interval try_make_timestamp try_make_timestamp_ltz try_mod try_multiply try_parse_url
     try_subtract try_to_binary try_to_date try_to_timestamp try_url_decode zeroifnull""".split()  # noqa: SIM905
 )
-# A call makes more nodes than it has words, and some repeat twice: zeroifnull is made of nvl.
-_BY_CASE, _BY_CALL = 2, 4
+# Most calls repeat their arguments once; zeroifnull, which is made of nvl, and decode do it twice.
+_BY_CASE, _BY_CALL = 2, 3
 # That takes the engine some seconds; ten times as much can fill its memory.
 _MOST_REPEATED = 60_000
 _HINT = (
