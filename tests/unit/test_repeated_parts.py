@@ -59,6 +59,33 @@ def test_what_stands_side_by_side_is_not_repeated(where: str) -> None:
     check(where=where)
 
 
+@pytest.mark.parametrize(
+    "opens",
+    [
+        "CASE WHEN headers[0].end = 'a' THEN 'b' ELSE ",
+        "CASE WHEN true THEN transform(array(1), end -> end + 1)[0] ELSE ",
+        "CASE WHEN true THEN struct(1 AS end).end ELSE ",
+        "CASE WHEN NOT end THEN 1 ELSE ",
+    ],
+)
+def test_a_name_does_not_end_a_case(opens: str) -> None:
+    with pytest.raises(BadExpression, match="are nested too deep"):
+        check(select=f"{opens * 20}1{' END' * 20} AS made")
+
+
+def test_a_case_within_brackets_after_a_case_is_not_inside_it() -> None:
+    one = "CASE WHEN value:a THEN key END"
+    check(select=", ".join(f"concat({one}, {one}, ({one})) AS c{at}" for at in range(30)))
+    check(where=" or ".join([f"({one}) = headers[0]['end']"] * 300))
+
+
+def test_a_between_of_the_whole_counts() -> None:
+    inner = "nvl(" * 7 + "offset" + ", 1)" * 7
+    check(where=f"{inner} > 1")
+    with pytest.raises(BadExpression, match="are nested too deep"):
+        check(where=f"nvl({inner}, 1) between 1 and 2")
+
+
 def test_the_word_at_the_limit_is_shown() -> None:
     where = "CASE WHEN " * 20 + "true" + " THEN true END" * 20
     with pytest.raises(BadExpression) as raised:

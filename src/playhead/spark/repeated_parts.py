@@ -21,6 +21,10 @@ REPEATING = frozenset(
 _BY_CASE, _BY_CALL = 2, 3
 # That takes the engine some seconds; ten times as much can fill its memory.
 _MOST_REPEATED = 60_000
+_BEFORE_VALUES = frozenset(
+    """all and any as between case div else escape from ilike in is like not or regexp rlike some then when
+    with""".split()  # noqa: SIM905
+)
 _HINT = (
     "one CASE takes any number of conditions: CASE WHEN … THEN … WHEN … THEN … END, "
     "and coalesce(a, b, c) any number of values"
@@ -53,8 +57,18 @@ def _times(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
             brackets.append(brackets[-1] * times)
         elif token.is_sign(")", "]"):
             brackets.pop()
-        cases = max(0, cases + (token.word == "case") - (token.word == "end"))
+        cases = max(0, cases + (token.word == "case") - _is_end(tokens, index))
         yield token, brackets[-1] * _BY_CASE**cases
+
+
+def _is_end(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether END closes a CASE; a field or a variable can have this name, too."""
+    before = tokens[index - 1] if index else None
+    begins_value = before is None or before.word in _BEFORE_VALUES
+    follows_sign = (
+        before is not None and before.kind is TokenKind.SIGN and not before.is_sign(")", "]")
+    )
+    return tokens[index].word == "end" and not begins_value and not follows_sign
 
 
 def _with_between(tokens: Sequence[Token]) -> frozenset[int]:
