@@ -3,7 +3,9 @@
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,26 @@ def _first(it: Performance, wanted: Callable[[int, str], bool], what: str) -> in
 
     within(looks, seconds=60, what=f"{what} is there")
     return found[0]
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seconds", [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5])
+def test_an_engine_is_killed_soon_after_its_start(
+    perform: Perform, long_tape: str, seconds: float
+) -> None:
+    """Before it answers, before its session is there, or before its first job."""
+    it = perform("parquet", long_tape, LONG_TAPE, slice_records=250)
+    command = it.start()
+    victim = engine(it)
+    time.sleep(seconds)
+    with suppress(ProcessLookupError):
+        os.kill(victim, signal.SIGKILL)
+    found = ended(command)
+    assert found.code == 0, found.err
+    assert "Traceback" not in found.err
+    assert it.end.numbers() == [*range(LONG_TAPE)]
+    it.are_gone()
+    it.finish()
 
 
 def daemon(it: Performance) -> int:

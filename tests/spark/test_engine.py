@@ -214,6 +214,82 @@ def test_a_jvm_that_cannot_start_is_said_with_its_own_words(servers_folder: Path
     assert "engine-" in out, "the log is named"
 
 
+KILLED_AT = {
+    "booting": (
+        "launch = jvm.launch\n"
+        "def killed(*given, **more):\n"
+        "    found = launch(*given, **more)\n"
+        "    die(found.process)\n"
+        "    return found\n"
+        "jvm.launch = killed\n"
+    ),
+    "connecting": (
+        "boot = jvm_boot.boot\n"
+        "def killed(*given, **more):\n"
+        "    found = boot(*given, **more)\n"
+        "    die(found[0].gateway.process)\n"
+        "    return found\n"
+        "jvm_boot.boot = killed\n"
+    ),
+}
+DEATHS = """
+import os, signal
+from playhead.spark import jvm, jvm_boot, session
+dead = []
+def die(process):
+    if len(dead) < DEATHS:
+        dead.append(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+"""
+
+
+def killed_while_starting(at: str, deaths: int, then: str) -> tuple[str, str]:
+    program = DEATHS.replace("DEATHS", str(deaths)) + KILLED_AT[at] + then
+    return start(program).communicate(timeout=WITHIN_S)
+
+
+@pytest.mark.parametrize("at", KILLED_AT)
+def test_an_engine_that_is_killed_while_it_starts_is_started_again(
+    at: str, servers_folder: Path
+) -> None:
+    then = "print(session.session('x').range(3).count(), len(dead), session.jvm_pid() in dead)\n"
+    out, err = killed_while_starting(at, 2, then)
+    assert out.split() == ["3", "2", "False"], err
+    assert err.count("killed while it was starting: starting it again") == 2
+    assert "ignoring" not in err, "the cache is not at fault"
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("at", KILLED_AT)
+def test_an_engine_that_is_always_killed_is_an_error(at: str, servers_folder: Path) -> None:
+    then = (
+        "try:\n    session.session('x')\n"
+        "except Exception as exc:\n    print(type(exc).__name__, exc, '|', exc.hint)\n"
+    )
+    out, err = killed_while_starting(at, 9, then)
+    assert "EngineKilled the Spark engine did not start: it was killed" in out, err
+    assert "dmesg" in out
+    assert err.count("starting it again") == 2
+
+
+def test_an_engine_that_ends_between_its_session_and_its_job_is_named() -> None:
+    program = (
+        "import os, signal\n"
+        "from playhead.config.context import configure\n"
+        "from playhead.replay.engine import Engine\n"
+        "from playhead.spark import own_session, session\n"
+        "own, made = own_session.with_own_settings, []\n"
+        "def killed(spark):\n"
+        "    os.kill(session.jvm_pid(), signal.SIGKILL)\n"
+        "    return own(spark)\n"
+        "own_session.with_own_settings = killed\n"
+        "try:\n    Engine(configure({})).session()\n"
+        "except Exception as exc:\n    print(type(exc).__name__)\n"
+    )
+    out, err = start(program).communicate(timeout=WITHIN_S)
+    assert out.split() == ["EngineLost"], err
+
+
 def test_two_sessions_one_after_the_other_share_a_jvm() -> None:
     program = (
         "from playhead.spark import session\n"

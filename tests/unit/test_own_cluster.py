@@ -18,7 +18,7 @@ def starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("an engine has started")
 
     monkeypatch.setattr(session, "_active", lambda: None)
-    for start in ("boot", "_start_by_its_own_scripts", "_build"):
+    for start in ("_booted", "_start_by_its_own_scripts", "_build"):
         monkeypatch.setattr(session, start, started)
 
 

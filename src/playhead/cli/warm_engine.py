@@ -15,7 +15,7 @@ from playhead.cli.warm import handover, priority
 from playhead.cli.warm.server import Server
 from playhead.host import file_lock, local_socket
 from playhead.host.clock import wait_until
-from playhead.spark import attached, engine_settings, session
+from playhead.spark import attached, engine_settings, jvm_boot, session
 from playhead.spark.jvm import EngineDidNotStart, Gateway
 from playhead.spark.task_daemon import SETTING as DAEMON
 
@@ -92,7 +92,7 @@ def _takes(lock: int) -> bool:
 
 
 def _started(settings: dict[str, str]) -> Gateway:
-    gateway = session.boot(settings, session.DEFAULT_MEMORY)[0].gateway
+    gateway = jvm_boot.boot(settings, session.DEFAULT_MEMORY)[0].gateway
     try:
         # A fork inherits the handler, and must leave the closing of the JVM to this process.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

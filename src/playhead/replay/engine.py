@@ -1,8 +1,8 @@
 """The Spark session of a replay, started when it is needed or while planning."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 
 _SLOTS_ELSEWHERE = 8
 MOST_LOCAL_SLOTS = 32
+
+
+@contextmanager
+def _named_if_it_ends() -> Iterator[None]:
+    """Turn PySpark's errors of a broken connection into our error of an engine that has ended."""
+    try:
+        yield
+    except PlayheadError:
+        raise
+    except Exception as exc:
+        from playhead.spark.failures import of_the_engine
+
+        raise of_the_engine(exc) or exc from exc
 
 
 class Engine:
@@ -69,6 +82,7 @@ class Engine:
         """Whether the rest of the machine is reserved for others."""
         return self._share is not None
 
+    @_named_if_it_ends()
     def paced_slots(self) -> int:
         """How many tasks run at once, as the started engine reports."""
         from playhead.spark import attached, session
@@ -92,6 +106,7 @@ class Engine:
 
         Thread(target=begin, name="engine", daemon=True).start()
 
+    @_named_if_it_ends()
     def session(self) -> "SparkSession":
         from playhead.spark import own_session, session
 
@@ -123,22 +138,18 @@ class Engine:
             for expression in self._transform.expressions():
                 check_calls(expression)
 
+    @_named_if_it_ends()
     def check(self) -> None:
         """Refuse a transform that Spark cannot understand, before anything runs."""
         if self._transform is not None:
             from playhead.spark import own_session
-            from playhead.spark.failures import of_the_engine
             from playhead.spark.transform import check
 
-            try:
-                spark = self.session()
-                with own_session.tagged(spark, self._tag):
-                    check(spark, self._transform)
-            except PlayheadError:
-                raise
-            except Exception as exc:
-                raise of_the_engine(exc) or exc from exc
+            spark = self.session()
+            with own_session.tagged(spark, self._tag):
+                check(spark, self._transform)
 
+    @_named_if_it_ends()
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
         from playhead.spark import own_session, run, session
 
@@ -147,6 +158,7 @@ class Engine:
         with own_session.tagged(spark, self._tag):
             return run.run(spark, job, self._transform)
 
+    @_named_if_it_ends()
     def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
         """Return samples as the transform changes them."""
         if self._transform is None:

@@ -58,6 +58,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _CONNECTION = "connection"
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 10.0
+_END_SEEN_WITHIN_S = 0.5
 _KEPT_LOGS = 10
 # After an OutOfMemoryError, a JVM that continues has lost a thread, often the one that all others
 # wait for.
@@ -78,6 +79,16 @@ class EngineDidNotStart(PlayheadError):
         super().__init__(
             f"the Spark engine did not start: {reason}{tail}",
             hint=f"read the whole log in {log}; `playhead doctor` checks the runtime and the jars",
+        )
+
+
+class EngineKilled(EngineDidNotStart):
+    """The JVM was killed before its session was there; not by us."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(reason="it was killed", log=log)
+        self.hint = (
+            f"the machine may have run out of memory: check `dmesg`; the engine's log is {log}"
         )
 
 
@@ -111,6 +122,10 @@ class Gateway:
             return False
         return any(_FULL_WORDS in line for line in _tail(self.log, _FULL_SAID_WITHIN))
 
+    def was_killed(self) -> bool:
+        """Return whether something else than this process has killed it."""
+        return was_killed(self.process)
+
     def close(self, patience_s: float = _GONE_WITHIN_S) -> None:
         """Let the JVM end by closing its stdin, and make sure that it does."""
         with contextlib.suppress(OSError):
@@ -139,8 +154,18 @@ def blueprint_for(memory: str) -> JvmCommand:
 def kill(process: "subprocess.Popen[bytes]") -> None:
     """Kill a JVM, and the helper that writes a start-up cache for it."""
     if process.poll() is None:
+        _living.discard(process)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def was_killed(process: "subprocess.Popen[bytes]") -> bool:
+    """Return whether a JVM was killed, and not by this process; a broken connection is noticed first."""
+    if process not in _living:
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(_END_SEEN_WITHIN_S) == -signal.SIGKILL
+    return False
 
 
 _living: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
@@ -208,6 +233,8 @@ class Launch:
         try:
             while not self._info.exists():
                 if self.process.poll() is not None:
+                    if was_killed(self.process):
+                        raise EngineKilled(self.log)
                     status = self.process.returncode
                     raise EngineDidNotStart(reason=f"it ended with status {status}", log=self.log)
                 if time.monotonic() > deadline:

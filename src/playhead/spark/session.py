@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,15 @@ from playhead.errors import MissingPiece
 from playhead.host import jars
 from playhead.host.runtimes import workers_path
 from playhead.host.threads import call_within
-from playhead.printable import printable
-from playhead.spark import attached, closed_ports, engine_settings, jvm, jvm_cache, process_habits
+from playhead.spark import (
+    attached,
+    closed_ports,
+    engine_settings,
+    jvm,
+    jvm_boot,
+    jvm_cache,
+    process_habits,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -32,15 +38,7 @@ _BRIEF = ("-XX:TieredStopAtLevel=1",)
 _STOPPED_WITHIN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Engine:
-    """The JVM of this process; PySpark allows only one."""
-
-    gateway: jvm.Gateway
-    has_cache: bool
-
-
-_engine: _Engine | None = None
+_engine: jvm_boot.Engine | None = None
 
 
 def session(
@@ -243,69 +241,26 @@ def _start(settings: dict[str, str], memory: str, is_brief: bool) -> "SparkSessi
         return _start_by_its_own_scripts(settings, memory)
     if _has_jvm():
         return _build(settings)
-    engine, cache = boot(settings, memory, _BRIEF if is_brief else ())
-    spark = _connect(engine, settings)
+    spark, cache = jvm_boot.again_if_killed(
+        lambda: _booted(settings, memory, _BRIEF if is_brief else ())
+    )
     if cache is not None and not cache.is_there():
         jvm_cache.start_training()
     return spark
 
 
-def boot(
-    settings: dict[str, str], memory: str, options: Sequence[str] = ()
-) -> tuple[_Engine, jvm_cache.Cache | None]:
-    """Start a JVM without a session, which is not yet this process's engine; also its cache."""
-    blueprint = jvm.blueprint_for(memory)
-    cache = jvm_cache.cache_for(blueprint)
-    usable = cache if cache is not None and cache.is_there() else None
-    of_cache = usable.options if usable else ()
-    booting = jvm.launch(blueprint, settings, more_options=[*of_cache, *options])
-    check = jvm_cache.Check(usable) if usable else None
-    _import_pyspark()
-    return _settle(booting, check, usable, blueprint, settings), cache
-
-
-def _import_pyspark() -> None:
-    """Import what every session needs, while the JVM boots."""
-    import pyspark.sql
-    import pyspark.testing.utils  # noqa: F401  PySpark looks in here on its first call to the JVM
-
-
-def _settle(
-    booting: jvm.Launch,
-    check: jvm_cache.Check | None,
-    cache: jvm_cache.Cache | None,
-    blueprint: jvm.JvmCommand,
-    settings: dict[str, str],
-) -> _Engine:
-    """Return the booting JVM, or a second one without the cache if the cache is bad."""
-    if check is None or cache is None:
-        return _Engine(booting.wait(), has_cache=False)
+def _booted(
+    settings: dict[str, str], memory: str, options: Sequence[str]
+) -> "tuple[SparkSession, jvm_cache.Cache | None]":
+    engine, cache = jvm_boot.boot(settings, memory, options)
     try:
-        gateway = booting.wait()
-    except jvm.EngineDidNotStart:
-        return _without(cache, "the JVM did not start with it", blueprint, settings)
-    if not check.is_whole():
-        gateway.close()
-        return _without(cache, "it is damaged", blueprint, settings)
-    if jvm_cache.was_refused(gateway.log):
-        _warn(f"the engine's start-up cache does not fit this runtime; ignoring it ({cache.file})")
-        cache.discard()
-        return _Engine(gateway, has_cache=False)
-    return _Engine(gateway, has_cache=True)
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"playhead: {printable(text)}\n")
-
-
-def _without(
-    cache: jvm_cache.Cache, reason: str, blueprint: jvm.JvmCommand, settings: dict[str, str]
-) -> _Engine:
-    gateway = jvm.launch(blueprint, settings).wait()
-    # Only now is it certain that the cache caused it, and not something that stops any start.
-    _warn(f"ignoring the engine's start-up cache: {reason} ({cache.file})")
-    cache.discard()
-    return _Engine(gateway, has_cache=False)
+        return _connect(engine, settings), cache
+    except Exception as exc:
+        if not engine.gateway.was_killed():
+            raise
+        log = engine.gateway.log
+        shut_down()
+        raise jvm.EngineKilled(log) from exc
 
 
 @contextmanager
@@ -315,7 +270,7 @@ def started_for_training(
     """Yield a session on its own JVM with more options; wait for that JVM's end."""
     settings = engine_settings.settings("playhead start-up cache", engine_settings.LOCAL)
     gateway = jvm.launch(blueprint, settings, more_options=options).wait()
-    spark = _connect(_Engine(gateway, has_cache=False), settings)
+    spark = _connect(jvm_boot.Engine(gateway, has_cache=False), settings)
     try:
         yield spark
         spark.stop()
@@ -343,11 +298,11 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
         builder = builder.config(key, value)
     with process_habits.kept_away():
         spark = builder.getOrCreate()
-        closed_ports.close_or_say(spark.sparkContext, _warn)
+        closed_ports.close_or_say(spark.sparkContext, jvm_boot.warn)
     return spark
 
 
-def _connect(engine: _Engine, settings: Mapping[str, str]) -> "SparkSession":
+def _connect(engine: jvm_boot.Engine, settings: Mapping[str, str]) -> "SparkSession":
     """Connect PySpark to the JVM by two environment variables, as it offers."""
     global _engine
     _engine, gateway = engine, engine.gateway
