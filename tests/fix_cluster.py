@@ -65,6 +65,13 @@ def _worker(number: int, master: str, java_home: Path, folder: Path):  # type: i
 def connect_server(java_home: Path, servers_folder: Path) -> Iterator[str]:
     """The address of a Spark Connect server."""
     port = free_port()
+    with spark_connect(port, java_home, servers_folder):
+        yield f"sc://127.0.0.1:{port}"
+
+
+@contextmanager
+def spark_connect(port: int, java_home: Path, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A Spark Connect server at this port, which may have had another one."""
     properties = {
         "spark.master": "local[1]",
         "spark.app.name": "connect server",
@@ -74,9 +81,9 @@ def connect_server(java_home: Path, servers_folder: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.port": str(port),
     }
     words = ["org.apache.spark.sql.connect.service.SparkConnectServer"]
-    with _daemon("connect", words, java_home, servers_folder, properties):
+    with _daemon(f"connect-{port}", words, java_home, folder, properties) as process:
         _await_port(port)
-        yield f"sc://127.0.0.1:{port}"
+        yield process
 
 
 @contextmanager
@@ -86,7 +93,7 @@ def _daemon(
     java_home: Path,
     folder: Path,
     properties: dict[str, str] | None = None,
-) -> Iterator[None]:
+) -> "Iterator[subprocess.Popen[bytes]]":
     blueprint = jvm.blueprint_for("512m")
     options = [
         *blueprint.options,
@@ -110,7 +117,7 @@ def _daemon(
             stderr=subprocess.STDOUT,
         )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(_WITHIN_S)

@@ -290,6 +290,41 @@ def test_an_engine_that_ends_between_its_session_and_its_job_is_named() -> None:
     assert out.split() == ["EngineLost"], err
 
 
+ITS_CLUSTER_ENDS = """
+import threading, time
+from types import SimpleNamespace
+from playhead.config.context import configure
+from playhead.replay.engine import Engine
+from playhead.spark import failures, run
+
+def through(parts):
+    for part in parts:
+        time.sleep(waits_s)
+        yield part
+
+def first_job_loses_it(spark, *_):
+    try:
+        return [spark.range(8).mapInArrow(through, "id long").count()]
+    except Exception as exc:
+        raise failures.failure(exc) from exc
+
+run.run, waits_s, job = first_job_loses_it, 30, SimpleNamespace(replay_id="x")
+engine = Engine(configure({}))
+threading.Timer(3, engine.session().sparkContext.stop).start()
+try:
+    engine.run_job(job)
+except failures.EngineLost as exc:
+    print(exc.message)
+waits_s = 0
+print(engine.run_job(job))
+"""
+
+
+def test_the_job_after_a_lost_cluster_gets_a_new_session() -> None:
+    out, err = start(ITS_CLUSTER_ENDS).communicate(timeout=WITHIN_S)
+    assert out.splitlines() == ["the engine lost its cluster", "[8]"], err
+
+
 def test_two_sessions_one_after_the_other_share_a_jvm() -> None:
     program = (
         "from playhead.spark import session\n"

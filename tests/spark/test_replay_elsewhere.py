@@ -3,11 +3,14 @@
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from playhead.sandbox.folder import free_port
+from tests.fix_cluster import spark_connect
 from tests.fix_environment import processes_that_mention
 from tests.fix_replay import LONG_TAPE, Performance, ended, parent_of
 
@@ -85,6 +88,30 @@ def test_through_spark_connect(
     it = perform(kind, long_tape, LONG_TAPE)
     done = ended(it.start("--spark-remote", connect_server, *more))
     assert done.code == 0, done.err
+    it.is_whole(json.loads(done.out))
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("ends", [subprocess.Popen.kill, subprocess.Popen.terminate])
+def test_a_spark_connect_server_ends_and_is_started_again(
+    perform: Perform,
+    long_tape: str,
+    java_home: Path,
+    servers_folder: Path,
+    ends: "Callable[[subprocess.Popen[bytes]], None]",
+) -> None:
+    """The next one knows neither the session nor the job."""
+    it = perform("kafka", long_tape, LONG_TAPE, slice_records=20)
+    port = free_port()
+    with spark_connect(port, java_home, servers_folder) as first:
+        command = it.start("--spark-remote", f"sc://127.0.0.1:{port}", "--pace", "200/s")
+        it.comes_to(0.2)
+        ends(first)
+    with spark_connect(port, java_home, servers_folder):
+        done = ended(command)
+    assert done.code == 0, done.err
+    assert "the engine lost its cluster" in done.err
+    assert "Traceback" not in done.err
     it.is_whole(json.loads(done.out))
 
 

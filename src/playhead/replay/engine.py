@@ -152,11 +152,17 @@ class Engine:
     @_named_if_it_ends()
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
         from playhead.spark import own_session, run, session
+        from playhead.spark.failures import EngineLost
 
         spark = self.session()
         session.describe(spark, f"playhead replay {job.replay_id}")
-        with own_session.tagged(spark, self._tag):
-            return run.run(spark, job, self._transform)
+        try:
+            with own_session.tagged(spark, self._tag):
+                return run.run(spark, job, self._transform)
+        except EngineLost as exc:
+            if exc.has_lost_all:
+                self._leave(spark)
+            raise
 
     @_named_if_it_ends()
     def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
@@ -168,6 +174,15 @@ class Engine:
         spark = self.session()
         with own_session.tagged(spark, self._tag):
             return run.transformed(spark, samples, self._transform)
+
+    def _leave(self, spark: "SparkSession") -> None:
+        """Give up a session that cannot run a job any more; the next job gets a new one."""
+        from playhead.spark import attached, session
+
+        with self._lock:
+            if self._session is spark and attached.lent() is None:
+                session.leave(spark)
+                self._session = None
 
     def cancel(self) -> None:
         """End the running jobs; the targets undo what is not committed."""

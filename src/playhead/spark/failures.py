@@ -24,6 +24,7 @@ _AROUND = re.compile(
     r"|Exception thrown in awaitResult: ?\n(?:\tat [^\n]*\n)*Caused by: "
     r"|java\.util\.concurrent\.ExecutionException: "
 )
+_CLUSTER = "its cluster"
 # How a cause begins when Spark loses something that it cannot replace.
 _LOST = {
     "a worker process": re.compile(
@@ -36,12 +37,14 @@ _LOST = {
     "an executor": re.compile(
         r"ExecutorLostFailure|Executor heartbeat timed out|[^\n:]*executor loss"
     ),
-    "its cluster": re.compile(
+    _CLUSTER: re.compile(
         r"Job \d+ cancelled because SparkContext was shut down"
         r"|java\.lang\.IllegalStateException: [\w ]*(?:stopped SparkContext|SparkContext was shut down)"
+        r"|java\.lang\.NullPointerException: [^\n]*\"org\.apache\.spark\.SparkContext\.\w+\(\)\" is null"
         r"|All masters are unresponsive"
         r"|<[^\n]* of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE"
-        r"|\[(?:INVALID_HANDLE\.SESSION_NOT_FOUND|NO_ACTIVE_SESSION)\]"
+        # A Spark Connect server that was started again does not know our session or job.
+        r"|\[(?:INVALID_HANDLE\.\w+|RESPONSE_ALREADY_RECEIVED|NO_ACTIVE_SESSION)\]"
     ),
 }
 # Python's own account of an error: its last line, which alone is not indented, is the reason.
@@ -68,6 +71,7 @@ class EngineLost(Unavailable):
     """A worker, an executor or the engine ended without a reason."""
 
     def __init__(self, what: str) -> None:
+        self.has_lost_all = what == _CLUSTER
         super().__init__(
             f"the engine lost {what}",
             hint="it may have run out of memory: check `dmesg` or the cluster's log; "

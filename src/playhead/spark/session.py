@@ -160,6 +160,17 @@ def stop(spark: "SparkSession") -> None:
     spark.stop()
 
 
+def leave(spark: "SparkSession") -> None:
+    """End a session that has lost its cluster, so that the next one is new."""
+    if not hasattr(spark, "_jsparkSession"):
+        spark.client.set_retry_policies([])  # by default, it asks a lost server for ten minutes
+        with contextlib.suppress(Exception):
+            spark.client.release_session()
+        spark.release_session_on_close = False
+    with contextlib.suppress(Exception):
+        spark.stop()
+
+
 def shut_down() -> None:
     """End this process's engine, if there is one; also called when the process ends.
 
@@ -296,9 +307,12 @@ def _build(settings: Mapping[str, str]) -> "SparkSession":
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with process_habits.kept_away():
+    # Read by each new context, also by one in a JVM that has had others.
+    workers = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    with process_habits.kept_away(), _environment(workers):
         spark = builder.getOrCreate()
         closed_ports.close_or_say(spark.sparkContext, jvm_boot.warn)
+    process_habits.quiet(spark.sparkContext)
     return spark
 
 
@@ -310,12 +324,9 @@ def _connect(engine: jvm_boot.Engine, settings: Mapping[str, str]) -> "SparkSess
     handed = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
         "PYSPARK_GATEWAY_SECRET": gateway.secret,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     with _environment(handed):
         spark = _build(settings)
-    process_habits.quiet(spark.sparkContext)
     atexit.register(shut_down)
     return spark
 
