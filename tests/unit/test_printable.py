@@ -246,7 +246,7 @@ BESIDE = {
     "traffic/scan_worker.py": "a pipe to its parent",
     "cli/tables.py": "a text that output.py writes",
     "demo/cars.py": "a pipe to its parent",
-    "spark/session.py": "filtered",
+    "spark/jvm_boot.py": "filtered",
     "replay/engine_warmup.py": "filtered",
     "references.py": "filtered",
     "config/exposed_logins.py": "filtered",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,7 +173,8 @@ class Queries:
         engine = Engine(
             stream.ends,
             live.write_round,
-            lambda round_: live.read_round(spark, round_, ground.ends.source, tape),
+            partial(live.read_round, spark, source=ground.ends.source, tape=tape),
+            partial(live.finds_raising, spark, source=ground.ends.source, tape=tape),
             lambda round_: live.write_rest(spark, round_),
             session.has_died,
         )

@@ -20,7 +20,8 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
 from playhead.source import TopicPartition
-from playhead.spark.failures import TimeOutOfReach
+from playhead.spark.failures import TaskFailed, TimeOutOfReach, is_of_a_record
+from playhead.task.raising_records import RaisingRecords
 from playhead.task.round import Outcome, Round
 
 if TYPE_CHECKING:
@@ -65,8 +66,10 @@ class Engine:
 
     ends: Callable[[int], Mapping[TopicPartition, int]]
     write: Callable[["DataFrame", Round], list[Outcome]]
-    read: Callable[[Round], list[Outcome]]
-    """Reads the round with our own reader and writes it."""
+    read: Callable[[Round, RaisingRecords], list[Outcome]]
+    """Reads the round with our own reader and writes it, without the records for which an expression raises."""
+    finds_raising: Callable[[Round, RaisingRecords], bool]
+    """Looks for such records in the round, and returns whether it has found some."""
     write_rest: Callable[[Round], list[Outcome]]
     has_died: Callable[[], bool]
 
@@ -144,17 +147,38 @@ class Rounds:
     def _written(self, frame: "DataFrame", round_: Round) -> list[Outcome]:
         try:
             return self._engine.write(frame, round_)
-        except TimeOutOfReach:
-            if not self._is_odd:
-                self._ground.say(
-                    "a record's time is out of Spark's range: reading such rounds without Spark"
-                )
-            self._is_odd, self._writer_id = True, None
-        # Records before that one may have been committed.
-        if (away := self._ledger_away()) is not None:
-            return [Outcome(away=away)]
-        left = self._standing.due({(s.topic, s.partition): s.to_offset for s in round_.slices})
-        return self._engine.read(self._round(left, is_alone=True)) if left else []
+        except TaskFailed as exc:
+            if isinstance(exc, TimeOutOfReach):
+                if not self._is_odd:
+                    self._ground.say(
+                        "a time is out of Spark's range: reading such rounds without Spark"
+                    )
+                self._is_odd = True
+            elif not self._may_raise(exc):
+                raise
+        return self._read(round_)
+
+    def _may_raise(self, exc: TaskFailed) -> bool:
+        """Return whether a record may have failed the round for which an expression raises."""
+        return self._ground.wish.request.spec.is_transformed and is_of_a_record(exc)
+
+    def _read(self, round_: Round) -> list[Outcome]:
+        """Read a failed round ourselves and write it; reject the records for which an expression raises."""
+        raising = RaisingRecords()
+        while True:
+            self._writer_id = None
+            # Records before that one may have been committed.
+            if (away := self._ledger_away()) is not None:
+                return [Outcome(away=away)]
+            left = self._standing.due({(s.topic, s.partition): s.to_offset for s in round_.slices})
+            if not left:
+                return []
+            rest = self._round(left, is_alone=True)
+            try:
+                return self._engine.read(rest, raising)
+            except TaskFailed as exc:
+                if not self._may_raise(exc) or not self._engine.finds_raising(rest, raising):
+                    raise
 
     def _round(self, due: Sequence[Slice], *, is_alone: bool = False) -> Round:
         ground = self._ground

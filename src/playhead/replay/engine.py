@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -11,9 +13,11 @@ from playhead.config.context import Configuration
 from playhead.config.settings import BY_NAME
 from playhead.errors import PlayheadError, RunsAlone
 from playhead.host import lifetime
+from playhead.ledger import remaining
 from playhead.records import Records
 from playhead.spark.engine_settings import refuse_bad_master
 from playhead.task.job import Job
+from playhead.task.raising_records import RaisingRecords
 from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ class Engine:
         self._lock = Lock()
         self._session: SparkSession | None = None
         self._tag = f"playhead-{uuid4().hex}"
+        self._raising = RaisingRecords()
 
     @property
     def is_local(self) -> bool:
@@ -151,29 +156,68 @@ class Engine:
 
     @_named_if_it_ends()
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
-        from playhead.spark import own_session, run, session
-        from playhead.spark.failures import EngineLost
+        """Run a job; raise `RecordsRaise` if some records have to be rejected first."""
+        from playhead.spark.failures import EngineLost, RecordsRaise, is_of_a_record
 
-        spark = self.session()
+        while True:
+            spark = self.session()
+            try:
+                return self._run(spark, job)
+            except EngineLost as exc:
+                if exc.has_lost_all:
+                    self._leave(spark)
+                raise
+            except PlayheadError as exc:
+                if not is_of_a_record(exc) or not self._finds_raising(spark, job):
+                    raise
+                if job.compares is None:  # Some slices are committed: the rest is another job.
+                    raise RecordsRaise(str(exc)) from exc
+
+    def _run(self, spark: "SparkSession", job: Job) -> list[Mapping[str, Any]]:
+        from playhead.spark import own_session, run, session
+
         session.describe(spark, f"playhead replay {job.replay_id}")
-        try:
-            with own_session.tagged(spark, self._tag):
-                return run.run(spark, job, self._transform)
-        except EngineLost as exc:
-            if exc.has_lost_all:
-                self._leave(spark)
-            raise
+        if self._transform is not None:
+            job = replace(job, decoding=self._raising.rejecting(job.decoding))
+        with own_session.tagged(spark, self._tag):
+            return run.run(spark, job, self._transform)
+
+    def _finds_raising(self, spark: "SparkSession", job: Job) -> bool:
+        """Look for the records for which the expressions raise, where the job can have met them."""
+        from playhead.spark.run import why_not
+
+        if self._transform is None:
+            return False
+        why = partial(why_not, spark, self._transform)
+        works = [work for task in job.tasks for work in task]
+        if job.compares is None:
+            entries = job.target.entries(job.replay_id)
+            works = [(*remaining(work, [each.slice for each in entries]),) for work in works]
+        else:
+            rejected = {at for at, entry in job.compares.items() if entry.dead + entry.skipped}
+            works = [tuple(at for at in work if at in rejected or not rejected) for work in works]
+        return self._raising.look_in(job.source, job.decoding, works, job.filter, why)
 
     @_named_if_it_ends()
     def transformed(self, samples: Sequence[Records]) -> Sequence[Records]:
-        """Return samples as the transform changes them."""
+        """Return samples as the transform changes them, with those marked for which it raises."""
         if self._transform is None:
             return samples
         from playhead.spark import own_session, run
+        from playhead.spark.failures import is_of_a_record
 
         spark = self.session()
+        why = partial(run.why_not, spark, self._transform)
         with own_session.tagged(spark, self._tag):
-            return run.transformed(spark, samples, self._transform)
+            while True:
+                marked = [self._raising.marked(records) for records in samples]
+                try:
+                    return run.transformed(spark, marked, self._transform)
+                except PlayheadError as exc:
+                    if not is_of_a_record(exc):
+                        raise
+                    if not sum(self._raising.look(records, why) for records in marked):
+                        raise
 
     def _leave(self, spark: "SparkSession") -> None:
         """Give up a session that cannot run a job any more; the next job gets a new one."""

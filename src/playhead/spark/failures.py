@@ -79,6 +79,13 @@ class EngineLost(Unavailable):
         )
 
 
+class RecordsRaise(Unavailable):
+    """Expressions raise for records that are known now: the run continues, and rejects them."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"an expression cannot be computed for some records: {reason}")
+
+
 class StackFull(TaskFailed):
     """A function called itself too often for a record; it would again."""
 
@@ -124,6 +131,11 @@ class WorkerOutOfMemory(PlayheadError):
 
 class TimeOutOfReach(EngineFailed):
     """A time that Spark's type for times cannot hold unchanged."""
+
+
+def is_of_a_record(exc: BaseException) -> bool:
+    """Return whether the cause may be a record for which an expression raises."""
+    return isinstance(exc, StackFull) or type(exc) in (EngineFailed, TimeOutOfReach)
 
 
 def failure(exc: Exception) -> PlayheadError:

@@ -14,7 +14,7 @@ from playhead.decoding import reading
 from playhead.errors import PlayheadError, Stopped
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.spark.failures import MARK, WorkerOutOfMemory, as_text, failure
+from playhead.spark.failures import MARK, WorkerOutOfMemory, as_text, failure, is_of_a_record
 from playhead.spark.plan_check import can_be_asked
 from playhead.spark.process_habits import without_pandas
 from playhead.spark.task_secrets import Handover, handing
@@ -96,6 +96,17 @@ def transformed(
                 kept = [i for i, verdict in enumerate(each.verdicts) if verdict == KEPT]
                 transformed.append(each.records.pick(kept))
     return transformed
+
+
+def why_not(spark: "SparkSession", transform: Transform, records: Records) -> str | None:
+    """Say why the expressions raise for some of these records; None if they do not."""
+    try:
+        transformed(spark, [records], transform)
+    except PlayheadError as exc:
+        if not is_of_a_record(exc):
+            raise
+        return str(exc)
+    return None
 
 
 def _compute(frame: "DataFrame") -> None:

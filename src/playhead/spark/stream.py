@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,12 @@ from playhead.record import Slice
 from playhead.source import Source, TopicPartition
 from playhead.spark.failures import OUT_OF_REACH, failure
 from playhead.spark.process_habits import for_each_round
-from playhead.spark.run import REPORT, Task
+from playhead.spark.run import REPORT, Task, why_not
 from playhead.spark.stream_reader import THROUGHPUT
 from playhead.spark.task_secrets import Handover, handing
+from playhead.task.raising_records import RaisingRecords
 from playhead.task.round import Outcome, Round, write
+from playhead.task.slicer import Filter
 from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
@@ -209,19 +212,28 @@ def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
 
 
 def read_round(
-    spark: "SparkSession", round_: Round, source: Source, tape: StreamSpec
+    spark: "SparkSession", round_: Round, raising: RaisingRecords, source: Source, tape: StreamSpec
 ) -> list[Outcome]:
-    """Write a round with our own reader, for record times that Spark cannot hold."""
+    """Write a round with our own reader: record times that Spark cannot hold, and rejected records."""
     from playhead.spark import arrow_rows
     from playhead.spark.transform import apply, forgiving
 
-    schema = arrow_rows.SCHEMA if tape.decoding is None else arrow_rows.DECODED_SCHEMA
+    decoding = raising.rejecting(tape.decoding)
+    schema = arrow_rows.SCHEMA if decoding is None else arrow_rows.DECODED_SCHEMA
     with forgiving(spark), handing(spark) as handover:
-        reader = _Reader(source, round_.slices, tape.decoding)
+        reader = _Reader(source, round_.slices, decoding)
         frame = spark.range(0, 1, 1, 1).mapInArrow(handover.task(reader), schema)
         if not tape.transform.changes_nothing:
             frame = apply(frame, tape.transform)
         return write_round(frame, round_)
+
+
+def finds_raising(
+    spark: "SparkSession", round_: Round, raising: RaisingRecords, source: Source, tape: StreamSpec
+) -> bool:
+    """Look for the records of a round for which the expressions raise."""
+    why = partial(why_not, spark, tape.transform)
+    return raising.look_in(source, tape.decoding, [round_.slices], Filter(), why)
 
 
 def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:

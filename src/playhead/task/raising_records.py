@@ -1,0 +1,145 @@
+"""The records for which an expression raises: found one by one, rejected, and left out of the expressions."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from playhead.decoding import Decoder, Decoding, Kinds, reading
+from playhead.record import Record, Slice, TimestampType
+from playhead.records import Records
+from playhead.source import Source, TopicPartition
+from playhead.task.slicer import KEPT, MAX_RECORDS, OUTSIDE, Filter
+
+Reasons = Mapping[TopicPartition, Mapping[int, str]]
+"""By partition and offset, why the expressions cannot be computed."""
+WhyNot = Callable[[Records], str | None]
+"""Says why the expressions raise for some of these records; None if they do not."""
+# More are no stray records: the expression does not fit the topic, and each is searched for.
+_MOST: Final = 10_000
+# A task's failure is at most a slice behind what it committed, and some records that were read ahead.
+_LOOKED_AT: Final = 2 * MAX_RECORDS
+
+
+@dataclass(frozen=True)
+class RejectingDecoding:
+    """A decoding, or none, by which known records are rejected instead of being shown to the expressions."""
+
+    inner: Decoding | None
+    reasons: Reasons
+
+    def open(self) -> "_RejectingDecoder":
+        return _RejectingDecoder(None if self.inner is None else self.inner.open(), self.reasons)
+
+
+@dataclass(frozen=True)
+class _RejectingDecoder:
+    inner: Decoder | None
+    reasons: Reasons
+
+    def decoded_first(self, records: Records, /) -> Records:
+        if self.inner is None:
+            found = replace(records, decoded=records.values, undecoded={})
+        else:
+            found = self.inner.decoded_first(records)
+        return _marked(found, self.reasons)
+
+    def kinds(self, runs: Iterable[Records], /) -> Kinds:
+        return {} if self.inner is None else self.inner.kinds(runs)
+
+
+def _marked(records: Records, reasons: Reasons) -> Records:
+    known = reasons.get((records.topic, records.partition), {})
+    rejected = {offset: known[offset] for offset in records.offsets if offset in known}
+    if not rejected:
+        return records
+    return replace(records, decoded=records.readable, undecoded=rejected | dict(records.undecoded))
+
+
+class RaisingRecords:
+    """What is known of them; knows nothing at first."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[TopicPartition, dict[int, str]] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._reasons.values()))
+
+    def rejecting(self, decoding: Decoding | None) -> Decoding | None:
+        """Return a decoding by which the known ones are rejected."""
+        return RejectingDecoding(decoding, self._reasons) if self._reasons else decoding
+
+    def marked(self, records: Records) -> Records:
+        """Return records with the known ones marked as those that cannot be decoded are."""
+        return _marked(records, self._reasons)
+
+    def look(self, records: Records, why_not: WhyNot) -> bool:
+        """Note those among the records; return whether there are any."""
+        known = self._reasons.get((records.topic, records.partition), {})
+        rest = [i for i, offset in enumerate(records.offsets) if offset not in known]
+        found = dict(_among(records.pick(rest), why_not))
+        # An engine that fails for a record with nothing in it fails for each, and none of them is at fault.
+        if found and why_not(_blank(records)) is not None:
+            return False
+        if found:
+            self._reasons[records.topic, records.partition] = {**known, **found}
+        return bool(found)
+
+    def look_in(
+        self,
+        source: Source,
+        decoding: Decoding | None,
+        works: Iterable[Iterable[Slice]],
+        in_span: Filter,
+        why_not: WhyNot,
+    ) -> bool:
+        """Note those near the start of each work, up to the first run of records that has some.
+
+        Return whether there are any; also False if there are too many.
+        """
+        has_found = False
+        with source.open() as connected:
+            reader = reading(connected, self.rejecting(decoding))
+            for work in works:
+                runs = (run for slice_ in work for run in reader.read(slice_))
+                is_here = any(self.look(run, why_not) for run in _first(runs, in_span))
+                has_found = has_found or is_here
+        return has_found and self.count <= _MOST
+
+
+def _first(runs: Iterator[Records], in_span: Filter) -> Iterator[Records]:
+    """Yield the first records that an expression reads."""
+    count = 0
+    for run in runs:
+        verdicts = in_span.verdicts(run) or [KEPT] * len(run)
+        kept = [
+            index
+            for index, (offset, verdict) in enumerate(zip(run.offsets, verdicts, strict=True))
+            if verdict != OUTSIDE and offset not in run.undecoded
+        ]
+        yield run.pick(kept)
+        count += len(run)
+        if count >= _LOOKED_AT:
+            return
+
+
+def _blank(records: Records) -> Records:
+    kind = TimestampType.CREATE_TIME
+    return Records.of([Record(records.topic, records.partition, 0, 0, kind, None, None, ())])
+
+
+def _among(
+    records: Records, why_not: WhyNot, *, is_known: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield those among the records by halves; each has raised when it was alone."""
+    if len(records) <= 1:
+        if len(records) and (reason := why_not(records)) is not None:
+            yield records.offsets[0], f"an expression cannot be computed for it: {reason}"
+        return
+    if not is_known and why_not(records) is None:
+        return
+    middle = len(records) // 2
+    early = [*_among(records.cut(0, middle), why_not)]
+    yield from early
+    # If the first half has none, the second has some.
+    yield from _among(records.cut(middle, len(records)), why_not, is_known=not early)

@@ -1,0 +1,141 @@
+"""The search for records for which an expression raises, against a plain list of them."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from playhead.record import Record, Slice, TimestampType
+from playhead.records import Records
+from playhead.task import raising_records
+from playhead.task.raising_records import RaisingRecords, RejectingDecoding
+from playhead.task.slicer import Filter
+
+TOPIC = "laps"
+
+
+def records(offsets: range, partition: int = 0) -> Records:
+    kind = TimestampType.CREATE_TIME
+    return Records.of(
+        Record(TOPIC, partition, at, at, kind, b"k", str(at).encode(), ()) for at in offsets
+    )
+
+
+class Expressions:
+    """Raise for some values, and count how often they were computed."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self.bad, self.times = {str(each).encode() for each in bad}, 0
+
+    def why_not(self, given: Records) -> str | None:
+        self.times += 1
+        raised = [value for value in given.readable if value in self.bad]
+        return f"overflow at {raised[0].decode()}" if raised else None
+
+
+class Log:
+    """A source whose records come in runs of ten."""
+
+    @contextmanager
+    def open(self) -> "Iterator[Log]":
+        yield self
+
+    def read(self, slice_: Slice) -> Iterator[Records]:
+        for start in range(slice_.from_offset, slice_.to_offset, 10):
+            stop = min(start + 10, slice_.to_offset)
+            yield records(range(start, stop), slice_.partition)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_exactly_those_are_found(seed: int) -> None:
+    chance = random.Random(seed)
+    count = chance.choice([1, 2, 3, 100, 1_000])
+    bad = set(chance.sample(range(count), min(count, chance.choice([0, 1, 2, 9]))))
+    expressions, raising = Expressions(bad), RaisingRecords()
+    assert raising.look(records(range(count)), expressions.why_not) == bool(bad)
+    marked = raising.marked(records(range(count)))
+    assert set(marked.undecoded) == bad
+    assert marked.readable == marked.values
+    assert expressions.times <= 1 + 2 * len(bad) * count.bit_length()
+    assert raising.look(marked, expressions.why_not) is False, "those are known"
+
+
+def test_the_reason_is_that_of_the_record() -> None:
+    raising = RaisingRecords()
+    raising.look(records(range(8)), Expressions({2, 7}).why_not)
+    assert raising.marked(records(range(8))).undecoded == {
+        at: f"an expression cannot be computed for it: overflow at {at}" for at in (2, 7)
+    }
+
+
+def test_an_engine_that_fails_for_each_record_is_no_fault_of_theirs() -> None:
+    raising = RaisingRecords()
+    assert not raising.look(records(range(8)), lambda _: "no space left on device")
+    assert raising.count == 0
+
+
+@pytest.mark.parametrize("failing", range(8))
+def test_an_engine_that_fails_once_blames_no_record(failing: int) -> None:
+    calls = iter(range(1_000))
+    raising = RaisingRecords()
+
+    def why_not(_: Records) -> str | None:
+        return "try again" if next(calls) == failing else None
+
+    raising.look(records(range(64)), why_not)
+    assert raising.count == 0
+
+
+def look_in(raising: RaisingRecords, bad: set[int], *works: tuple[Slice, ...]) -> bool:
+    why_not = Expressions(bad).why_not
+    return raising.look_in(Log(), None, works, Filter(from_ms=5), why_not)  # type: ignore[arg-type]
+
+
+def test_each_work_is_read_up_to_its_first_run_with_some() -> None:
+    raising = RaisingRecords()
+    works = (Slice(TOPIC, 0, 0, 50), Slice(TOPIC, 0, 50, 60)), (Slice(TOPIC, 1, 0, 30),)
+    assert look_in(raising, {3, 21, 22, 55}, *works)
+    assert set(raising.marked(records(range(60))).undecoded) == {21, 22}, "3 is outside of the span"
+    assert set(raising.marked(records(range(30), 1)).undecoded) == {21, 22}
+    assert look_in(raising, {3, 21, 22, 55}, *works)
+    assert set(raising.marked(records(range(60))).undecoded) == {21, 22, 55}
+    assert not look_in(raising, {3, 21, 22, 55}, *works)
+
+
+def test_too_many_are_not_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raising_records, "_MOST", 3)
+    assert look_in(RaisingRecords(), {11, 12, 13}, (Slice(TOPIC, 0, 0, 50),))
+    assert not look_in(RaisingRecords(), {11, 12, 13, 14}, (Slice(TOPIC, 0, 0, 50),))
+
+
+def test_no_more_is_read_than_a_failed_task_can_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raising_records, "_LOOKED_AT", 20)
+    assert look_in(RaisingRecords(), {19}, (Slice(TOPIC, 0, 0, 50),))
+    assert not look_in(RaisingRecords(), {20}, (Slice(TOPIC, 0, 0, 50),))
+
+
+def test_a_known_one_is_rejected_by_what_decodes_the_others() -> None:
+    reasons = {(TOPIC, 0): {4: "overflow"}}
+    given = records(range(3, 6))
+    found = RejectingDecoding(None, reasons).open().decoded_first(given)
+    assert (found.undecoded, found.readable) == ({4: "overflow"}, given.values)
+    other = RejectingDecoding(None, reasons).open().decoded_first(records(range(3, 6), 1))
+    assert other.undecoded == {}
+
+    class Upper:
+        def open(self) -> "Upper":
+            return self
+
+        def decoded_first(self, part: Records) -> Records:
+            return replace(part, decoded=[b"X", b"Y", None], undecoded={5: "not JSON"})
+
+        def kinds(self, _: object) -> dict[str, str]:
+            return {"a": "text"}
+
+    decoder = RejectingDecoding(Upper(), reasons).open()  # type: ignore[arg-type]
+    found = decoder.decoded_first(given)
+    assert found.readable == [b"X", b"Y", None]
+    assert found.undecoded == {4: "overflow", 5: "not JSON"}
+    assert decoder.kinds([found]) == {"a": "text"}
