@@ -117,6 +117,24 @@ def test_no_date_is_guessed_from_a_year_of_two_digits(sandbox: Endpoints, schema
     assert table.rows("c0::text, c1::text") == [("2021-10-24", "2021-10-24 10:00:00")]
 
 
+def test_no_unit_of_a_time_is_guessed_from_a_number_that_has_several(
+    sandbox: Endpoints, schema: str
+) -> None:
+    table = made(sandbox, schema, ["timestamptz", "timestamp", "timestamptz[]"])
+    of_1971 = (44582400000, 44582400000000, -44582400000)  # ms, µs
+    numbers = (*of_1971, 86400000, 20210804, 210804, 1, 20210804123000, 20210804123000123)
+    values = [{f"c{n % 2}": number} for n, number in enumerate(numbers)]
+    rows = records(*values, {"c2": [1628080200, 86400000]})
+    assert table.refused(rows) == [(n, "unclear_date") for n in range(len(rows))]
+    clear = records({"c0": 0}, {"c0": 946684800000}, {"c0": -100000000}, start=20)
+    table.commit(clear)
+    assert table.column("c0::text") == [
+        "1970-01-01 00:00:00+00",
+        "2000-01-01 00:00:00+00",
+        "1966-10-31 14:13:20+00",
+    ]
+
+
 @pytest.mark.parametrize("decode", ["json", "string"])
 def test_nor_by_a_key_or_a_whole_value(sandbox: Endpoints, schema: str, decode: str) -> None:
     more = ", _key timestamptz, value timestamptz"

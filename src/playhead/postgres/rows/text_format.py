@@ -39,8 +39,9 @@ _ISO = re.compile(
 )
 # A number that becomes zero in four bytes: the server would refuse it, Arrow reads zero.
 _FLOAT4_NOTHING = 2.0**-150
-# Digits of a count since 1970, up to, and how many of them are a second.
-_EPOCH_UNITS = ((11, 1), (14, 10**3), (17, 10**6), (20, 10**9))
+# Digits of a count since 1970, and how many of its units are a second: each is then a time from 1973 to 2286.
+# 44582400000 may be milliseconds of 1971 or seconds of 3382; 20210804 is perhaps no count at all.
+_EPOCH_UNITS = {9: 1, 10: 1, 12: 10**3, 13: 10**3, 15: 10**6, 16: 10**6, 18: 10**9, 19: 10**9}
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _EXPONENT = re.compile("[eE]")
 # The server's limit is its stack; this is far below it, and below Python's, which needs a call for
@@ -348,15 +349,17 @@ def decimals_of_epoch(held: "int | Number") -> int:
 
 
 def _per_second(held: "int | Number") -> int | None:
-    digits = len(str(held).lstrip("-"))
-    return next((per for most, per in _EPOCH_UNITS if digits <= most), None)
+    return 1 if held == 0 else _EPOCH_UNITS.get(len(str(held).lstrip("-")))
 
 
 def _since_epoch(held: "int | Number", where: str) -> str:
     """Return seconds, milliseconds, microseconds or nanoseconds since 1970, distinguished by their digits."""
     per_second = _per_second(held)
-    if not isinstance(held, int) or per_second is None:
+    if not isinstance(held, int):
         raise Bad("type", f"{where}: not a whole number of seconds, ms, µs or ns since 1970")
+    if per_second is None:
+        reason = f"{where}: {held} may be seconds, ms, µs or ns since 1970, or a date: its digits do not say which"
+        raise Bad("unclear_date", reason)
     try:
         return _shown(_EPOCH + timedelta(microseconds=held * 10**6 // per_second))
     except OverflowError as exc:
