@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
@@ -315,6 +316,21 @@ def test_offsets_that_gave_no_record_without_a_reason_are_said():
     assert said == [
         "laps:0: 2 of the offsets 6-9 gave no record for an unknown reason; records may have been lost in the log"
     ]
+
+
+def test_fields_that_no_column_takes_are_said_when_another_one_occurs():
+    said: list[str] = []
+    ground = SimpleNamespace(standing=PipelineProgress({PLACE: 0}), say=said.append)
+    rounds = Rounds(ground, SimpleNamespace())  # type: ignore[arg-type]
+    for at, names in enumerate([(), ("s",), ("s",), ("n",)]):
+        left = ExtraFields.counted([names]).as_details()
+        part = RoundWritten(*PLACE, at, at + 1, 1, 1, 5, left_out=left)
+        rounds._noted([Outcome.from_document(Outcome(written=[part]).as_document())])
+    assert said == [
+        "fields that no column takes are left out: s in 1",
+        "fields that no column takes are left out: s in 2, n in 1",
+    ]
+    assert ground.standing.as_document()["extra_fields"]["records"] == 3
 
 
 def test_a_ledger_that_went_back_is_noticed_and_one_that_is_ahead_is_followed():

@@ -87,6 +87,8 @@ def _sum(done: dict[str, Any]) -> str:
     told = f"{done['records']:,} records written{rejected} in {done['rounds']:,} rounds"
     counts = done["details"].items()
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if count]
+    records = done["extra_fields"]["records"]
+    parts += [f"{records:,} with fields that no column takes"] if records else []
     parts += [f"{done['lost_offsets']:,} offsets were lost"] if done["lost_offsets"] else []
     return ", ".join([told, *parts])
 

@@ -132,6 +132,7 @@ _SAID = (
     "records",
     "rejected",
     "details",
+    "extra_fields",
     "rounds",
     "lost_offsets",
     "lost",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from playhead.extra_fields import ExtraFields
 from playhead.ledger import remaining
 from playhead.record import Slice, joined_spans
 from playhead.replay.pipelines import STARTING
@@ -47,6 +48,7 @@ class PipelineProgress:
     """The records that were written."""
     rejected: int = 0
     details: Counter[str] = field(default_factory=Counter)
+    left_out: ExtraFields = field(default_factory=ExtraFields)
     rounds: int = 0
     lost: list[Slice] = field(default_factory=list)
     last_commit_ms: int | None = None
@@ -69,6 +71,7 @@ class PipelineProgress:
             self.records += each.written
             self.rejected += each.rejected
             self.details.update(each.details)
+            self.left_out = ExtraFields.total([self.left_out, ExtraFields.of(each.left_out)])
             self.last_commit_ms = time.time_ns() // 1_000_000
             if each.last_ms is not None:
                 self.last_record_ms = max(self.last_record_ms or 0, each.last_ms)
@@ -120,6 +123,7 @@ class PipelineProgress:
             "records": self.records,
             "rejected": self.rejected,
             "details": dict(sorted(self.details.items())),
+            "extra_fields": self.left_out.as_document(),
             "rounds": self.rounds,
             "lost_offsets": self.lost_offsets,
             "lost": [str(each) for each in joined_spans(self.lost)],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from playhead.errors import Unavailable
+from playhead.extra_fields import MOST_NAMES, ExtraFields
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
 from playhead.live.backoff import RepeatedNotice, server_backoff
@@ -200,7 +201,9 @@ class Rounds:
         )
 
     def _noted(self, outcomes: Sequence[Outcome]) -> str | None:
+        known = self._standing.left_out
         self._standing.note(outcomes)
+        self._say_left_out(known)
         self._say_unexplained(outcomes)
         away = next((each.away for each in outcomes if each.away is not None), None)
         self._writer_id = outcomes[0].writer_id if len(outcomes) == 1 and away is None else None
@@ -209,6 +212,13 @@ class Rounds:
             self._ground.hold.renew()
         self._is_first = False
         return away
+
+    def _say_left_out(self, known: ExtraFields) -> None:
+        """Say which fields no column takes, when one is new: a column may have been dropped."""
+        now = self._standing.left_out
+        # Names of records could fill the terminal: no more than these are kept.
+        if len(known.fields) < MOST_NAMES and now.fields.keys() - known.fields.keys():
+            self._ground.say(f"fields that no column takes are left out: {now.text}")
 
     def _say_unexplained(self, outcomes: Sequence[Outcome]) -> None:
         for each in chain.from_iterable(outcome.written for outcome in outcomes):

@@ -140,6 +140,7 @@ _SAID: Mapping[str, type | types.UnionType] = {
     "records": int,
     "rejected": int,
     "details": dict,
+    "extra_fields": dict,
     "rounds": int,
     "lost_offsets": int,
     "lost": list,

@@ -18,6 +18,7 @@ from playhead.absence import total
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused, WriteDeadLetters
 from playhead.decoding import Decoder, Decoding, in_parts, without_undecoded
 from playhead.errors import PlayheadError, Stopped, Unavailable
+from playhead.extra_fields import ExtraFields
 from playhead.host.collector import seldom_collecting
 from playhead.host.faults import abort_point
 from playhead.record import Slice
@@ -76,6 +77,8 @@ class RoundWritten:
     """The offsets that gave no record for an unknown reason: records may have been lost there."""
     details: Mapping[str, int] = field(default_factory=dict)
     """What the entry counts beside the sums, such as rounded values."""
+    left_out: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that no column takes, as its details have them."""
 
     @property
     def place(self) -> TopicPartition:
@@ -303,6 +306,7 @@ class _Part:
                 entry.dead + entry.skipped,
                 total(account.explained.unexplained),
                 {name: each for name, each in entry.details.items() if type(each) is int},
+                ExtraFields.of(entry.details).as_details(),
             )
         )
 
