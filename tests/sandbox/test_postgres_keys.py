@@ -264,3 +264,21 @@ def test_a_key_with_the_name_of_something_in_a_statement(
     assert table.rows(f'"{name}", v') == [("a", "3")]
     [found] = table.compared((entry, rows))
     assert (found.same, found.different, found.unknown) == (4, 0, 0)
+
+
+@pytest.mark.parametrize("rule", ["update", "newer", "ignore"])
+def test_the_spelling_of_a_key_is_that_of_the_record_that_stays(
+    sandbox: Endpoints, schema: str, rule: str
+) -> None:
+    """However the work is cut; and a spelling that no record wrote is a difference."""
+    columns = "_topic text, _partition int, _offset int8, _timestamp timestamptz, id numeric UNIQUE"
+    for name, cut in (("whole", 3), ("apart", 1)):
+        table = Table.made(sandbox.database_url, schema, columns, name)
+        table = table.with_options(on_conflict=rule, key=("id",))
+        rows = records({"id": 1}, {"id": 1.0}, {"id": 2})
+        parts = [rows[at : at + cut] for at in range(0, 3, cut)]
+        entries = [(table.commit(part), part) for part in parts]
+        assert table.column("id::text")[0] == ("1" if rule == "ignore" else "1.0")
+        assert [f.different for f in table.compared(*entries)].count(0) == len(parts)
+        table.run("UPDATE {table} SET id = 1.000 WHERE id = 1")
+        assert sum(f.different for f in table.compared(*entries)) > 0

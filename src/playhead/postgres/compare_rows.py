@@ -134,14 +134,14 @@ class Judgement:
         )
         same = " AND ".join(f"t.{named(name)} = e.{named(name)}" for name in self._rows.key)
         first = named(self._rows.key[0])
-        texts = [row_text(alias, self._fields, self._rows.key, "e") for alias in "et"]
+        texts = [row_text(alias, self._fields) for alias in "et"]
         version = f", {self._effective()} AS version" if self._rule == "newer" else ""
         joined = (
             f"SELECT e.{_PLACE} AS place, e.{_LAST} AS o, e.{_COUNT} AS records, e.{_GONE} AS gone, "  # noqa: S608
             f"e.{_MIXED} AS mixed, t.{first} IS NOT NULL AS is_there, "
             f"CASE WHEN NOT e.{_GONE} THEN {texts[0]} END AS wanted, "
             f"CASE WHEN t.{first} IS NOT NULL THEN {texts[1]} END AS held, "
-            f"{differing(self._fields, self._rows.key)} AS columns, "
+            f"{differing(self._fields)} AS columns, "
             f"{self._is_later()} AS is_later, {self._is_taken()} AS is_taken, "
             f"CASE WHEN {texts[0]} = {texts[1]} THEN {self._agrees()} END AS agrees{keys}{version} "
             f"FROM {self._rows.name} e LEFT JOIN {self._rows.table.place.quoted} t ON {same} {APART}"

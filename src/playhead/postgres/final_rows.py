@@ -175,9 +175,9 @@ class _Taken:
         return ", ".join(f"{alias}.{named(name)}" for name in self._into.key)
 
     def _and_gone(self, name: str, given: Sequence[object]) -> str:
-        """Keep a key as first written, and columns that a record does not name, unless the row is new."""
+        """Keep columns that a record does not name, unless the row is new."""
         is_given = any(getattr(each, "name", None) == name for each in given)
-        return "" if is_given and name not in self._into.key else f" AND s.{_GONE}"
+        return "" if is_given else f" AND s.{_GONE}"
 
     def _takes(self) -> str:
         """Return whether a record replaces the last one of its key."""

@@ -10,6 +10,7 @@ from psycopg import sql
 from playhead.postgres.errors import UNIQUE_VIOLATION
 from playhead.postgres.record_rank import Rank, is_later
 from playhead.postgres.rows.column_layout import Field
+from playhead.postgres.rows.column_types import may_look_different
 from playhead.postgres.rows.decode import ORDER
 from playhead.postgres.rows.named_columns import FORM
 from playhead.postgres.session import TableName, literal
@@ -344,7 +345,12 @@ class MergeSql:
         return f" ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE {self._changes('EXCLUDED')}"
 
     def _others(self) -> list[Field]:
-        return [each for each in self.fields if each.name not in self.key]
+        """Return the columns that a later record changes: of the key, those that may look different now."""
+        return [
+            each
+            for each in self.fields
+            if each.name not in self.key or may_look_different(each.column)
+        ]
 
     def _changes(self, given: str) -> str:
         """Return the condition that a given row changes the table's row of its key."""

@@ -15,8 +15,6 @@ from playhead.tables.columns import OFFSET, PARTITION, PLACE, TOPIC
 WANTED = "playhead_wanted"
 BITS, LAYER = "playhead:named", "playhead:layer"
 _ORDER, _FORM, _BITS, _LAYER = named(ORDER), named(FORM), named(BITS), named(LAYER)
-# Types whose equal values have the same text.
-_LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 
 
 def make_wanted(merge: MergeSql, fields: Sequence[Field], *, is_update: bool) -> str:
@@ -88,27 +86,25 @@ def none(fields: Sequence[Field]) -> str:
 APART = "OFFSET 0"
 
 
-def row_text(alias: str, fields: Sequence[Field], key: Sequence[str] = (), known: str = "e") -> str:
+def row_text(alias: str, fields: Sequence[Field]) -> str:
     """Return SQL for a row as one text, with the known columns only.
 
-    Key columns are left out if equal values may have different texts: rows are joined by them.
+    Also key columns, by which rows are joined: equal values may have different texts.
     """
     columns = [
-        f"CASE WHEN pg_catalog.get_bit({known}.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
+        f"CASE WHEN pg_catalog.get_bit(e.{_BITS}, {index}) = 1 THEN {alias}.{named(each.name)} END"
         for index, each in enumerate(fields)
-        if each.name not in key or (each.column.base in _LOOKS_EQUAL and not each.column.collation)
     ]
     return f"ROW({', '.join(columns)})::text"
 
 
-def differing(fields: Sequence[Field], key: Sequence[str] = ()) -> str:
+def differing(fields: Sequence[Field]) -> str:
     """Return SQL for the names of known columns in which `e` and `t` differ."""
     cases = ", ".join(
         f"CASE WHEN pg_catalog.get_bit(e.{_BITS}, {index}) = 1 AND "
         f"e.{named(each.name)}::text IS DISTINCT FROM t.{named(each.name)}::text "
         f"THEN {literal(each.name)} END"
         for index, each in enumerate(fields)
-        if each.name not in key
     )
     # As an array, because a function takes no more than 100 arguments.
     return f"pg_catalog.array_to_string(ARRAY[{cases}]::text[], ', ')"

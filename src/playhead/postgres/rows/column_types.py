@@ -19,6 +19,8 @@ Finish = Callable[[Any], tuple[Any, list[int]]]
 INTEGERS = ("int2", "int4", "int8")
 FLOATS = ("float4", "float8")
 TIMES = ("timestamp", "timestamptz")
+# Types whose equal values have the same text.
+_LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
 TEXTS = ("text", "varchar", "bpchar", "name")
 JSONS = ("json", "jsonb")
 
@@ -213,3 +215,8 @@ _ELEMENTS: Mapping[str, Any] = {
     "text": pa.string(),
     "varchar": pa.string(),
 }
+
+
+def may_look_different(column: Column) -> bool:
+    """Return whether equal values of the column may have different texts, such as 1.5 and 1.50."""
+    return column.base not in _LOOKS_EQUAL or bool(column.collation)
