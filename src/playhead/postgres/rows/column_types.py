@@ -20,7 +20,10 @@ INTEGERS = ("int2", "int4", "int8")
 FLOATS = ("float4", "float8")
 TIMES = ("timestamp", "timestamptz")
 # Types whose equal values have the same text.
-_LOOKS_EQUAL = ("bool", "int2", "int4", "int8", "text", "varchar", "uuid", "date", "timestamptz")
+_LOOKS_EQUAL = (
+    *("bool", "int2", "int4", "int8", "text", "varchar", "bytea", "uuid"),
+    *("date", "time", "timestamp", "timestamptz"),
+)
 TEXTS = ("text", "varchar", "bpchar", "name")
 JSONS = ("json", "jsonb")
 
