@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from playhead.replay.runner import TooFewSlots
+from playhead.replay.partition_work import TooFewSlots
 from playhead.spark import session
 from tests.fix_replay import Deck, ran
 

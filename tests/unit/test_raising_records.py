@@ -1,17 +1,22 @@
 """The search for records for which an expression raises, against a plain list of them."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.task import raising_records
-from playhead.task.raising_records import RaisingRecords, RejectingDecoding
+from playhead.task.job import Job
+from playhead.task.raising_records import RaisingRecords, RecordsRaise, RejectingDecoding
 from playhead.task.slicer import Filter
+from playhead.testing import ListSource, ListTarget
+from tests.unit.replaying import record, runner, whole_plan
 
 TOPIC = "laps"
 
@@ -93,15 +98,40 @@ def look_in(raising: RaisingRecords, bad: set[int], *works: tuple[Slice, ...]) -
     return raising.look_in(Log(), None, works, Filter(from_ms=5), why_not)  # type: ignore[arg-type]
 
 
-def test_each_work_is_read_up_to_its_first_run_with_some() -> None:
+def test_each_work_is_looked_at_but_not_what_no_expression_reads() -> None:
     raising = RaisingRecords()
     works = (Slice(TOPIC, 0, 0, 50), Slice(TOPIC, 0, 50, 60)), (Slice(TOPIC, 1, 0, 30),)
     assert look_in(raising, {3, 21, 22, 55}, *works)
-    assert set(raising.marked(records(range(60))).undecoded) == {21, 22}, "3 is outside of the span"
+    assert set(raising.marked(records(range(60))).undecoded) == {21, 22, 55}, "3 is outside"
     assert set(raising.marked(records(range(30), 1)).undecoded) == {21, 22}
-    assert look_in(raising, {3, 21, 22, 55}, *works)
-    assert set(raising.marked(records(range(60))).undecoded) == {21, 22, 55}
     assert not look_in(raising, {3, 21, 22, 55}, *works)
+
+
+def test_the_search_goes_on_behind_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = (Slice(TOPIC, 0, 0, 200),)
+    raising = RaisingRecords()
+    assert look_in(raising, {10, 95, 199}, work)
+    assert set(raising.marked(records(range(200))).undecoded) == {10, 95, 199}
+    monkeypatch.setattr(raising_records, "_FURTHER", 90)
+    raising = RaisingRecords()
+    assert look_in(raising, {10, 95, 199}, work)
+    assert set(raising.marked(records(range(200))).undecoded) == {10, 95}
+
+
+def test_a_run_does_not_lose_its_patience_with_them(tmp_path: Path) -> None:
+    """Each time the rest is another job, and nothing is waited for."""
+    source, target = ListSource([record(at) for at in range(50)]), ListTarget()
+    running = runner(whole_plan(source), source, target, tmp_path, patience_s=0.1)
+    plays, times = running.run_job, iter(range(100))
+
+    def raises(job: Job) -> list[Mapping[str, Any]]:
+        if next(times) < 60:
+            raise RecordsRaise("overflow")
+        return plays(job)
+
+    running.run_job = raises
+    assert running.run().adds_up
+    assert len(target.records) == 50
 
 
 def test_too_many_are_not_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

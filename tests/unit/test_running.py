@@ -32,7 +32,7 @@ from playhead.replay.guards import (
     refuse_another_target,
 )
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, STOPPED, Journal
-from playhead.replay.runner import Runner, StoppedBeforeEnd, TooFewSlots
+from playhead.replay.runner import Runner, StoppedBeforeEnd
 from playhead.replay.verify import verify
 from playhead.request import Request
 from playhead.source import Bounds, OutOfBounds, TopicFacts
@@ -470,7 +470,7 @@ def test_paced_works_all_play_at_once(tmp_path, where, slots):
 def test_too_few_tasks_for_a_paced_transform_are_refused(tmp_path):
     source = ListSource([replace(each, partition=p) for p in range(3) for each in TEN])
     plan = whole_plan(source, request=request(pace="100x", select="key"))
-    with pytest.raises(TooFewSlots, match="needs 3 tasks at once, .* found 2 slots"):
+    with pytest.raises(running.TooFewSlots, match="needs 3 tasks at once, .* found 2 slots"):
         runner(plan, source, ListTarget(), tmp_path, paced_slots=lambda: 2).run()
 
 

@@ -17,7 +17,7 @@ from playhead.ledger import remaining
 from playhead.records import Records
 from playhead.spark.engine_settings import refuse_bad_master
 from playhead.task.job import Job
-from playhead.task.raising_records import RaisingRecords
+from playhead.task.raising_records import RaisingRecords, RecordsRaise
 from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Engine:
     @_named_if_it_ends()
     def run_job(self, job: Job) -> list[Mapping[str, Any]]:
         """Run a job; raise `RecordsRaise` if some records have to be rejected first."""
-        from playhead.spark.failures import EngineLost, RecordsRaise, is_of_a_record
+        from playhead.spark.failures import EngineLost, is_of_a_record
 
         while True:
             spark = self.session()
@@ -195,7 +195,8 @@ class Engine:
             works = [(*remaining(work, [each.slice for each in entries]),) for work in works]
         else:
             rejected = {at for at, entry in job.compares.items() if entry.dead + entry.skipped}
-            works = [tuple(at for at in work if at in rejected or not rejected) for work in works]
+            slices = [at for work in works for at in work]
+            works = [(at,) for at in slices if at in rejected or not rejected]
         return self._raising.look_in(job.source, job.decoding, works, job.filter, why)
 
     @_named_if_it_ends()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import chain, compress, islice
 from operator import not_
 
+from playhead.errors import Refused
 from playhead.pace import Share, Silence, horizon_of, silences_of
 from playhead.plan import Plan
 from playhead.record import Slice
@@ -18,6 +19,18 @@ _MOST_EDGES = 240
 _MOST_HALVINGS = 10
 _HEAD = _TAIL = 200
 _NEVER = 1 << 62
+
+
+class TooFewSlots(Refused):
+    """Paced tasks that cannot all run at once would wait for each other."""
+
+    def __init__(self, pace: str, *, partitions: int, slots: int) -> None:
+        super().__init__(
+            f"the pace {pace} with --where or --select needs {partitions} tasks at once, one "
+            f"for each partition; found {slots} slots",
+            hint=f"start a larger engine (--master 'local[{partitions}]'), replay the "
+            "partitions in groups (--offsets), or leave --pace out",
+        )
 
 
 def partition_works(slices: Sequence[Slice]) -> list[PartitionWork]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from playhead.errors import PlayheadError, Refused, Stopped, Unavailable
+from playhead.errors import PlayheadError, Stopped, Unavailable
 from playhead.host.clock import sleep_unless
 from playhead.host.faults import abort_point
 from playhead.host.threads import BackgroundCall
@@ -36,6 +36,7 @@ from playhead.replay.guards import (
 from playhead.replay.journal import DIFFERENT, DONE, FAILED, RUNNING, STOPPED, Journal
 from playhead.replay.ledger_watch import LedgerWatcher
 from playhead.replay.partition_work import (
+    TooFewSlots,
     partition_works,
     shared_out,
     shares_of,
@@ -47,6 +48,7 @@ from playhead.replay.patience import Patience
 from playhead.source import Source
 from playhead.task.commit_order import refuse_broken_order
 from playhead.task.job import Job, Pacing, PartitionWork
+from playhead.task.raising_records import RecordsRaise
 from playhead.task.slicer import Filter, Limits
 from playhead.task.start_barrier import StartBarrier
 
@@ -67,18 +69,6 @@ class StoppedBeforeEnd(Stopped):
         super().__init__(
             f"replay {replay_id} stopped {where if done else 'before anything was written'}",
             hint=f"continue with: playhead resume {replay_id}",
-        )
-
-
-class TooFewSlots(Refused):
-    """Paced tasks that cannot all run at once would wait for each other."""
-
-    def __init__(self, pace: str, *, partitions: int, slots: int) -> None:
-        super().__init__(
-            f"the pace {pace} with --where or --select needs {partitions} tasks at once, one "
-            f"for each partition; found {slots} slots",
-            hint=f"start a larger engine (--master 'local[{partitions}]'), replay the "
-            "partitions in groups (--offsets), or leave --pace out",
         )
 
 
@@ -191,6 +181,9 @@ class Runner:
                 if not (moved or is_first or away):
                     raise NothingDone(self.plan.replay_id, left=sum(map(len, left)))
                 away, is_first = self._play(left) or "", False
+            except RecordsRaise as exc:
+                self.say(f"{exc.message}; continuing from the ledger without them")
+                away, is_first = "", True
             except Unavailable as exc:
                 away = exc.message
             self._stop_if_asked()

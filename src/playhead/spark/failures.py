@@ -79,13 +79,6 @@ class EngineLost(Unavailable):
         )
 
 
-class RecordsRaise(Unavailable):
-    """Expressions raise for records that are known now: the run continues, and rejects them."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"an expression cannot be computed for some records: {reason}")
-
-
 class StackFull(TaskFailed):
     """A function called itself too often for a record; it would again."""
 

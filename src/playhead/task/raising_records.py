@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from playhead.decoding import Decoder, Decoding, Kinds, reading
+from playhead.errors import PlayheadError
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import Source, TopicPartition
 from playhead.task.slicer import KEPT, MAX_RECORDS, OUTSIDE, Filter
 
+# Looked at behind the last one that was found: a poisoned topic has several, and each time is another job.
+_FURTHER: Final = 50_000
 Reasons = Mapping[TopicPartition, Mapping[int, str]]
 """By partition and offset, why the expressions cannot be computed."""
 WhyNot = Callable[[Records], str | None]
@@ -18,6 +21,13 @@ WhyNot = Callable[[Records], str | None]
 _MOST: Final = 10_000
 # A task's failure is at most a slice behind what it committed, and some records that were read ahead.
 _LOOKED_AT: Final = 2 * MAX_RECORDS
+
+
+class RecordsRaise(PlayheadError):
+    """Expressions raise for records that are known now: the rest, without them, is another job."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"an expression cannot be computed for some records: {reason}")
 
 
 @dataclass(frozen=True)
@@ -93,18 +103,26 @@ class RaisingRecords:
         in_span: Filter,
         why_not: WhyNot,
     ) -> bool:
-        """Note those near the start of each work, up to the first run of records that has some.
-
-        Return whether there are any; also False if there are too many.
-        """
+        """Note those near the start of each work; return whether there are any, and not too many."""
         has_found = False
         with source.open() as connected:
             reader = reading(connected, self.rejecting(decoding))
             for work in works:
                 runs = (run for slice_ in work for run in reader.read(slice_))
-                is_here = any(self.look(run, why_not) for run in _first(runs, in_span))
+                is_here = self._look_on(_first(runs, in_span), why_not)
                 has_found = has_found or is_here
         return has_found and self.count <= _MOST
+
+    def _look_on(self, runs: Iterator[Records], why_not: WhyNot) -> bool:
+        """Look up to some records behind the last one that is found."""
+        has_found, left = False, 0
+        for run in runs:
+            if self.look(run, why_not):
+                has_found, left = True, _FURTHER
+            left -= len(run)
+            if has_found and left < 0:
+                break
+        return has_found
 
 
 def _first(runs: Iterator[Records], in_span: Filter) -> Iterator[Records]:
