@@ -245,7 +245,7 @@ def die(process):
 
 def killed_while_starting(at: str, deaths: int, then: str) -> tuple[str, str]:
     program = DEATHS.replace("DEATHS", str(deaths)) + KILLED_AT[at] + then
-    return start(program).communicate(timeout=WITHIN_S)
+    return start(program).communicate(timeout=3 * WITHIN_S)
 
 
 @pytest.mark.parametrize("at", KILLED_AT)
@@ -310,7 +310,14 @@ def first_job_loses_it(spark, *_):
 
 run.run, waits_s, job = first_job_loses_it, 30, SimpleNamespace(replay_id="x")
 engine = Engine(configure({}))
-threading.Timer(3, engine.session().sparkContext.stop).start()
+context = engine.session().sparkContext
+
+def ends_under_the_job():
+    while not context.statusTracker().getActiveJobsIds():
+        time.sleep(0.1)
+    context.stop()
+
+threading.Thread(target=ends_under_the_job, daemon=True).start()
 try:
     engine.run_job(job)
 except failures.EngineLost as exc:
@@ -321,7 +328,7 @@ print(engine.run_job(job))
 
 
 def test_the_job_after_a_lost_cluster_gets_a_new_session() -> None:
-    out, err = start(ITS_CLUSTER_ENDS).communicate(timeout=WITHIN_S)
+    out, err = start(ITS_CLUSTER_ENDS).communicate(timeout=3 * WITHIN_S)
     assert out.splitlines() == ["the engine lost its cluster", "[8]"], err
 
 
