@@ -255,6 +255,12 @@ def test_a_program_that_fails_says_so_with_its_last_lines(tmp_path):
     run_to_end("initdb", ["/bin/sh", "-c", "echo fine"], directory=tmp_path, user=None)
 
 
+def test_a_program_that_does_not_end_in_time_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_PREPARED_WITHIN_S", 0.2)
+    with pytest.raises(SandboxError, match=r"initdb did not end within 0\.2 s"):
+        run_to_end("initdb", ["/bin/sleep", "60"], directory=tmp_path, user=None)
+
+
 def test_waiting_ends_when_the_server_is_ready(sleeping):
     server, process = sleeping
     answers = iter([False, False, True])

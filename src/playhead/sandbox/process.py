@@ -53,19 +53,25 @@ def environment(home: Path) -> dict[str, str]:
 
 def run_to_end(what: str, command: Sequence[str], *, directory: Path, user: User | None) -> None:
     """Run a program that prepares a server's folder; if it fails, its last lines are the reason."""
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=environment(directory),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_PREPARED_WITHIN_S,
-        check=False,
-        umask=0o077,
-        **User.keywords(user),
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env=environment(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_PREPARED_WITHIN_S,
+            check=False,
+            umask=0o077,
+            **User.keywords(user),
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise SandboxError(
+            f"{what} did not end within {_PREPARED_WITHIN_S:g} s",
+            hint="the machine may be overloaded: try again when it has less to do",
+        ) from exc
     if done.returncode != 0:
         # initdb's last line only says that it tidies up; the error stands before it.
         said = done.stdout.strip().splitlines()[-_LINES_OF_REASON:] or [f"status {done.returncode}"]
