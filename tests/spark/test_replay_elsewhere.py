@@ -88,6 +88,7 @@ def test_through_spark_connect(
     it = perform(kind, long_tape, LONG_TAPE)
     done = ended(it.start("--spark-remote", connect_server, *more))
     assert done.code == 0, done.err
+    assert "Warning" not in done.err
     it.is_whole(json.loads(done.out))
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
@@ -56,6 +57,12 @@ def leave_servers_at_once() -> None:
 
     if end.__name__ != end_at_once.__name__:
         SparkConnectClient._on_exit = end_at_once
+
+
+def without_advice() -> None:
+    """Print no advice of a Spark Connect server about settings, which we set on purpose."""
+    text = r"The SQL config 'spark\.sql\."
+    warnings.filterwarnings("ignore", text, UserWarning, r"pyspark\.sql\.connect\.conf")
 
 
 def keep_off_proxies(remote: str) -> None:

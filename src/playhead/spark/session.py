@@ -66,6 +66,7 @@ def session(
         engine_settings.heed_remote(remote)
         process_habits.keep_off_proxies(remote)
         process_habits.leave_servers_at_once()
+        process_habits.without_advice()
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
     spark = _active()
     if spark is None:
