@@ -145,6 +145,21 @@ def test_a_loss_is_told_through_all_that_spark_says_around_it():
     assert type(failure_of(RuntimeError(ended))) is EngineLost
 
 
+@pytest.mark.parametrize(
+    ("said", "has_lost_all"),
+    [
+        ("[INVALID_HANDLE.SESSION_CHANGED] The handle x is invalid.", True),
+        ("[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.SESSION_NOT_FOUND on the server", True),
+        ("[SESSION_OR_CONTEXT_NOT_EXISTS] SparkContext should be created first.", True),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly", False),
+    ],
+)
+def test_a_session_that_cannot_go_on_is_told_from_a_lost_worker(said, has_lost_all):
+    found = failure_of(RuntimeError(said))
+    assert isinstance(found, EngineLost)
+    assert found.has_lost_all == has_lost_all
+
+
 def test_a_worker_uses_the_mark_of_the_process_that_waits_for_it():
     class Failing(Task):
         def work(self, parts):

@@ -44,7 +44,7 @@ _LOST = {
         r"|All masters are unresponsive"
         r"|<[^\n]* of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE"
         # A Spark Connect server that was started again does not know our session or job.
-        r"|\[(?:INVALID_HANDLE\.\w+|RESPONSE_ALREADY_RECEIVED|NO_ACTIVE_SESSION)\]"
+        r"|\[(?:INVALID_HANDLE\.\w+|RESPONSE_ALREADY_RECEIVED|NO_ACTIVE_SESSION|SESSION_OR_CONTEXT_NOT_EXISTS)\]"
     ),
 }
 # Python's own account of an error: its last line, which alone is not indented, is the reason.
