@@ -5,15 +5,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from playhead.live.progress import PipelineProgress
+from playhead.live.round_loop import Rounds
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
+from playhead.spark.failures import EngineFailed
 from playhead.task import raising_records
 from playhead.task.job import Job
-from playhead.task.raising_records import RaisingRecords, RecordsRaise, RejectingDecoding
+from playhead.task.raising_records import (
+    RaisingRecords,
+    RecordsRaise,
+    RejectingDecoding,
+    until_stopped,
+)
 from playhead.task.slicer import Filter
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import record, runner, whole_plan
@@ -63,7 +72,7 @@ def test_exactly_those_are_found(seed: int) -> None:
     marked = raising.marked(records(range(count)))
     assert set(marked.undecoded) == bad
     assert marked.readable == marked.values
-    assert expressions.times <= 1 + 2 * len(bad) * count.bit_length()
+    assert expressions.times <= 3 + 2 * len(bad) * count.bit_length()
     assert raising.look(marked, expressions.why_not) is False, "those are known"
 
 
@@ -140,6 +149,37 @@ def test_too_many_are_not_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not look_in(RaisingRecords(), {11, 12, 13, 14}, (Slice(TOPIC, 0, 0, 50),))
 
 
+def test_the_search_ends_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression that does not fit the topic raises for millions, and each costs a query."""
+    monkeypatch.setattr(raising_records, "_MOST", 3)
+    expressions, raising = Expressions(set(range(4_000))), RaisingRecords()
+    assert raising.look(records(range(4_000)), expressions.why_not)
+    assert raising.count == 4
+    assert expressions.times < 40
+    works = [(Slice(TOPIC, partition, 0, 4_000),) for partition in (1, 2, 3)]
+    assert not raising.look_in(Log(), None, works, Filter(), expressions.why_not)  # type: ignore[arg-type]
+    assert expressions.times < 60
+
+
+def test_an_engine_that_fails_for_each_record_is_asked_twice() -> None:
+    asked: list[Records] = []
+
+    def why_not(given: Records) -> str:
+        asked.append(given)
+        return "no space left on device"
+
+    assert not RaisingRecords().look(records(range(8_000)), why_not)
+    assert len(asked) == 2
+
+
+def test_a_stop_ends_the_search() -> None:
+    expressions, raising = Expressions({7, 21, 22}), RaisingRecords()
+    why_not = until_stopped(expressions.why_not, lambda: expressions.times >= 3)
+    work = (Slice(TOPIC, 0, 0, 50),)
+    assert raising.look_in(Log(), None, [work], Filter(), why_not)  # type: ignore[arg-type]
+    assert expressions.times == 3
+
+
 def test_no_more_is_read_than_a_failed_task_can_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raising_records, "_LOOKED_AT", 20)
     assert look_in(RaisingRecords(), {19}, (Slice(TOPIC, 0, 0, 50),))
@@ -169,3 +209,23 @@ def test_a_known_one_is_rejected_by_what_decodes_the_others() -> None:
     assert found.readable == [b"X", b"Y", None]
     assert found.undecoded == {4: "overflow", 5: "not JSON"}
     assert decoder.kinds([found]) == {"a": "text"}
+
+
+def test_a_pipeline_that_is_stopped_in_the_search_takes_nothing_for_absent() -> None:
+    """What is left of a round whose tasks have seen everything is written as slices without records."""
+
+    def fails(*_: object) -> None:
+        raise EngineFailed("long overflow", hint=None, exit_code=1)
+
+    engine = SimpleNamespace(write=fails, write_rest=lambda _: pytest.fail("written as absent"))
+    ground = SimpleNamespace(
+        standing=PipelineProgress({(TOPIC, 0): 0}),
+        wish=SimpleNamespace(request=SimpleNamespace(spec=SimpleNamespace(is_transformed=True))),
+        is_stopped=lambda: True,
+        hold=SimpleNamespace(renew=lambda: None),
+        say=lambda _: None,
+    )
+    rounds = Rounds(ground, engine)  # type: ignore[arg-type]
+    rounds._round = lambda due, **_: SimpleNamespace(slices=due, is_alone=False)  # type: ignore[assignment]
+    assert rounds._try(None, [Slice(TOPIC, 0, 0, 5)]) == "a stop was requested"  # type: ignore[arg-type]
+    assert ground.standing.at == {(TOPIC, 0): 0}

@@ -161,6 +161,7 @@ class Queries:
         """Run one query until it is stopped, has read everything, or fails."""
         from playhead.spark import failures, session
         from playhead.spark import stream as live
+        from playhead.spark.run import why_not
 
         ground = self.ground
         self._confirm_topics()
@@ -174,7 +175,7 @@ class Queries:
             stream.ends,
             live.write_round,
             partial(live.read_round, spark, source=ground.ends.source, tape=tape),
-            partial(live.finds_raising, spark, source=ground.ends.source, tape=tape),
+            partial(why_not, spark, tape.transform),
             lambda round_: live.write_rest(spark, round_),
             session.has_died,
         )

@@ -22,8 +22,9 @@ from playhead.replay.assemble import Wiring
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
 from playhead.source import TopicPartition
 from playhead.spark.failures import TaskFailed, TimeOutOfReach, is_of_a_record
-from playhead.task.raising_records import RaisingRecords
+from playhead.task.raising_records import RaisingRecords, WhyNot, until_stopped
 from playhead.task.round import Outcome, Round
+from playhead.task.slicer import Filter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,8 +70,8 @@ class Engine:
     write: Callable[["DataFrame", Round], list[Outcome]]
     read: Callable[[Round, RaisingRecords], list[Outcome]]
     """Reads the round with our own reader and writes it, without the records for which an expression raises."""
-    finds_raising: Callable[[Round, RaisingRecords], bool]
-    """Looks for such records in the round, and returns whether it has found some."""
+    why_not: WhyNot
+    """Says why an expression raises for records."""
     write_rest: Callable[[Round], list[Outcome]]
     has_died: Callable[[], bool]
 
@@ -168,6 +169,9 @@ class Rounds:
         raising = RaisingRecords()
         while True:
             self._writer_id = None
+            if self._is_stopped():
+                # Not as if all was written: what is left would be taken for absent.
+                return [Outcome(away="a stop was requested")]
             # Records before that one may have been committed.
             if (away := self._ledger_away()) is not None:
                 return [Outcome(away=away)]
@@ -178,8 +182,13 @@ class Rounds:
             try:
                 return self._engine.read(rest, raising)
             except TaskFailed as exc:
-                if not self._may_raise(exc) or not self._engine.finds_raising(rest, raising):
+                if not self._may_raise(exc) or not self._finds(raising, rest):
                     raise
+
+    def _finds(self, raising: RaisingRecords, rest: Round) -> bool:
+        why_not = until_stopped(self._engine.why_not, self._is_stopped)
+        ends = self._ground.ends
+        return raising.look_in(ends.source, ends.decoding, [rest.slices], Filter(), why_not)
 
     def _round(self, due: Sequence[Slice], *, is_alone: bool = False) -> Round:
         ground = self._ground

@@ -17,7 +17,7 @@ from playhead.ledger import remaining
 from playhead.records import Records
 from playhead.spark.engine_settings import refuse_bad_master
 from playhead.task.job import Job
-from playhead.task.raising_records import RaisingRecords, RecordsRaise
+from playhead.task.raising_records import RaisingRecords, RecordsRaise, until_stopped
 from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Engine:
 
         if self._transform is None:
             return False
-        why = partial(why_not, spark, self._transform)
+        why = until_stopped(partial(why_not, spark, self._transform), job.is_stopped)
         works = [work for task in job.tasks for work in task]
         if job.compares is None:
             entries = job.target.entries(job.replay_id)

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,11 @@ from playhead.record import Slice
 from playhead.source import Source, TopicPartition
 from playhead.spark.failures import OUT_OF_REACH, failure
 from playhead.spark.process_habits import for_each_round
-from playhead.spark.run import REPORT, Task, why_not
+from playhead.spark.run import REPORT, Task
 from playhead.spark.stream_reader import THROUGHPUT
 from playhead.spark.task_secrets import Handover, handing
 from playhead.task.raising_records import RaisingRecords
 from playhead.task.round import Outcome, Round, write
-from playhead.task.slicer import Filter
 from playhead.transform.transform import Transform
 
 if TYPE_CHECKING:
@@ -226,14 +224,6 @@ def read_round(
         if not tape.transform.changes_nothing:
             frame = apply(frame, tape.transform)
         return write_round(frame, round_)
-
-
-def finds_raising(
-    spark: "SparkSession", round_: Round, raising: RaisingRecords, source: Source, tape: StreamSpec
-) -> bool:
-    """Look for the records of a round for which the expressions raise."""
-    why = partial(why_not, spark, tape.transform)
-    return raising.look_in(source, tape.decoding, [round_.slices], Filter(), why)
 
 
 def write_rest(spark: "SparkSession", round_: Round) -> list[Outcome]:

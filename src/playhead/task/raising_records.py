@@ -1,11 +1,13 @@
 """The records for which an expression raises: found one by one, rejected, and left out of the expressions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from playhead.decoding import Decoder, Decoding, Kinds, reading
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, Stopped
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
 from playhead.source import Source, TopicPartition
@@ -84,11 +86,16 @@ class RaisingRecords:
         return _marked(records, self._reasons)
 
     def look(self, records: Records, why_not: WhyNot) -> bool:
-        """Note those among the records; return whether there are any."""
+        """Note those among the records, but not many more than are rejected; return whether there are any."""
         known = self._reasons.get((records.topic, records.partition), {})
-        rest = [i for i, offset in enumerate(records.offsets) if offset not in known]
-        found = dict(_among(records.pick(rest), why_not))
+        rest = records.pick([i for i, at in enumerate(records.offsets) if at not in known])
+        if not len(rest) or why_not(rest) is None:
+            return False
         # An engine that fails for a record with nothing in it fails for each, and none of them is at fault.
+        if why_not(_blank(records)) is not None:
+            return False
+        room = max(0, _MOST - self.count) + 1
+        found = dict(islice(_among(rest, why_not, is_known=True), room))
         if found and why_not(_blank(records)) is not None:
             return False
         if found:
@@ -103,15 +110,21 @@ class RaisingRecords:
         in_span: Filter,
         why_not: WhyNot,
     ) -> bool:
-        """Note those near the start of each work; return whether there are any, and not too many."""
+        """Note those near the start of each work; return whether there are any, and not too many.
+
+        Also return so if a stop ends the search: the one who runs the rest looks for the stop first.
+        """
         has_found = False
-        with source.open() as connected:
+        with source.open() as connected, suppress(Stopped):
             reader = reading(connected, self.rejecting(decoding))
             for work in works:
                 runs = (run for slice_ in work for run in reader.read(slice_))
                 is_here = self._look_on(_first(runs, in_span), why_not)
                 has_found = has_found or is_here
-        return has_found and self.count <= _MOST
+                if self.count > _MOST:
+                    return False
+            return has_found
+        return True
 
     def _look_on(self, runs: Iterator[Records], why_not: WhyNot) -> bool:
         """Look up to some records behind the last one that is found."""
@@ -120,7 +133,7 @@ class RaisingRecords:
             if self.look(run, why_not):
                 has_found, left = True, _FURTHER
             left -= len(run)
-            if has_found and left < 0:
+            if has_found and (left < 0 or self.count > _MOST):
                 break
         return has_found
 
@@ -141,6 +154,17 @@ def _first(runs: Iterator[Records], in_span: Filter) -> Iterator[Records]:
             return
 
 
+def until_stopped(why_not: WhyNot, is_stopped: Callable[[], bool]) -> WhyNot:
+    """Return the same, which ends a search when a stop is requested."""
+
+    def asked(records: Records) -> str | None:
+        if is_stopped():
+            raise Stopped("stopped while records were searched for which an expression raises")
+        return why_not(records)
+
+    return asked
+
+
 def _blank(records: Records) -> Records:
     kind = TimestampType.CREATE_TIME
     return Records.of([Record(records.topic, records.partition, 0, 0, kind, None, None, ())])
@@ -157,7 +181,9 @@ def _among(
     if not is_known and why_not(records) is None:
         return
     middle = len(records) // 2
-    early = [*_among(records.cut(0, middle), why_not)]
-    yield from early
+    has_early = False
+    for found in _among(records.cut(0, middle), why_not):
+        has_early = True
+        yield found
     # If the first half has none, the second has some.
-    yield from _among(records.cut(middle, len(records)), why_not, is_known=not early)
+    yield from _among(records.cut(middle, len(records)), why_not, is_known=not has_early)
