@@ -15,9 +15,9 @@ ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # The password is between `user:` and the last @ before the path; libpq accepts characters there
 # that urllib refuses. One with a raw slash is valid nowhere, but hidden up to the very last @, also where it
 # could be a port and a path with an @. White space before a URL is from a file or a variable, and a scheme
-# in a scheme is Java's: jdbc:postgresql.
+# in a scheme is Java's: jdbc:postgresql. A bracket may begin a host, or be in a user's name: then an @ follows.
 _PASSWORD_OF_USER = re.compile(
-    r"^(?P<before>\s*[^/?#\s]+://[^:/@\[]*:)"
+    r"^(?P<before>\s*[^/?#\s]+://(?:[^:/@\[]*|[^:/@]*(?=:[^/?#]*@)|(?!\[)[^:/@,]*(?=:[^/]*@)):)"
     r"(?P<password>[^/]*(?=@)|(?!\d*(?:,[^/]*)?/[^@?#]*(?:[?#]|\Z)).*(?=@))",
     re.DOTALL,
 )
@@ -99,7 +99,8 @@ _PASSWORD_OF_CONNECT_USER = re.compile(
 # A login in any text that leaves us, of an address that no code has recognised. What comes behind `host:80/`
 # is a path, and a quote ends the address.
 _LOGIN_IN_TEXT = re.compile(
-    r"(?P<before>://[^\s/?#@:\[\]]*:)(?P<password>[^\s/'\",]+(?=@)|(?!\d*/)[^\s@'\",]{1,500}+(?=@))"
+    r"(?P<before>://(?:[^\s/?#@:\[\]]*|[^\s/?#@:]*(?=:[^\s/?#@'\",]*@)):)"
+    r"(?P<password>[^\s/'\",]+(?=@)|(?!\d*/)[^\s@'\",]{1,500}+(?=@))"
 )
 # Where a token is enough, people write it as the user's name.
 _TOKEN_AS_USER = re.compile(

@@ -575,3 +575,20 @@ def test_a_text_of_many_halves_of_tokens_is_looked_through_in_a_moment() -> None
     for text in ("eyJ" * 300_000, "eyJhbGci." * 100_000, _web_token(b'{"' + b"x" * 900_000, "a")):
         redact(text)
     assert process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://a[b:un5eenUn6een@h/d",
+        "postgresql://[ab]:un5eenUn6een@h/d",
+        "postgresql://a%1b[31m:un5eenUn6een@h:5432/d",
+        "postgresql://a[b:un5een/Un6een@h/d",
+        "http://a[b:un5eenUn6een@h",
+    ],
+)
+def test_a_bracket_in_the_users_name_is_no_beginning_of_a_host(url):
+    assert "5een" not in secrets.without_password(url)
+    assert "5een" not in secrets.redact(f"cannot reach {url} now")
+    hosts = "postgresql://[::1]:5432,[::2]:1/d?application_name=a@b"
+    assert secrets.without_password(hosts) == hosts
