@@ -45,7 +45,8 @@ class Expressions:
 
     def why_not(self, given: Records) -> str | None:
         self.times += 1
-        raised = [value for value in given.readable if value in self.bad]
+        rows = zip(given.offsets, given.readable, strict=True)
+        raised = [value for at, value in rows if value in self.bad and at not in given.undecoded]
         return f"overflow at {raised[0].decode()}" if raised else None
 
 
@@ -170,6 +171,15 @@ def test_an_engine_that_fails_for_each_record_is_asked_twice() -> None:
 
     assert not RaisingRecords().look(records(range(8_000)), why_not)
     assert len(asked) == 2
+
+
+def test_samples_are_left_out_where_each_record_raises() -> None:
+    expressions, raising = Expressions({3, *range(100, 1_000)}), RaisingRecords()
+    samples = [records(range(start, start + 50)) for start in range(0, 1_000, 50)]
+    kept = raising.computable(samples, expressions.why_not)
+    assert [each.offsets[0] for each in kept] == [0, 50]
+    assert set(kept[0].undecoded) == {3}
+    assert expressions.times < 150
 
 
 def test_a_stop_ends_the_search() -> None:

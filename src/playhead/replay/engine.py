@@ -210,15 +210,14 @@ class Engine:
         spark = self.session()
         why = partial(run.why_not, spark, self._transform)
         with own_session.tagged(spark, self._tag):
-            while True:
-                marked = [self._raising.marked(records) for records in samples]
-                try:
-                    return run.transformed(spark, marked, self._transform)
-                except PlayheadError as exc:
-                    if not is_of_a_record(exc):
-                        raise
-                    if not sum(self._raising.look(records, why) for records in marked):
-                        raise
+            marked = [self._raising.marked(records) for records in samples]
+            try:
+                return run.transformed(spark, marked, self._transform)
+            except PlayheadError as exc:
+                kept = self._raising.computable(marked, why) if is_of_a_record(exc) else []
+                if not kept:
+                    raise
+            return run.transformed(spark, kept, self._transform)
 
     def _leave(self, spark: "SparkSession") -> None:
         """Give up a session that cannot run a job any more; the next job gets a new one."""

@@ -20,7 +20,8 @@ Reasons = Mapping[TopicPartition, Mapping[int, str]]
 WhyNot = Callable[[Records], str | None]
 """Says why the expressions raise for some of these records; None if they do not."""
 # More are no stray records: the expression does not fit the topic, and each is searched for.
-_MOST: Final = 10_000
+_MOST: Final = 1_000
+_MOST_OF_SAMPLES: Final = 10
 # A task's failure is at most a slice behind what it committed, and some records that were read ahead.
 _LOOKED_AT: Final = 2 * MAX_RECORDS
 
@@ -85,7 +86,7 @@ class RaisingRecords:
         """Return records with the known ones marked as those that cannot be decoded are."""
         return _marked(records, self._reasons)
 
-    def look(self, records: Records, why_not: WhyNot) -> bool:
+    def look(self, records: Records, why_not: WhyNot, most: int = _MOST) -> bool:
         """Note those among the records, but not many more than are rejected; return whether there are any."""
         known = self._reasons.get((records.topic, records.partition), {})
         rest = records.pick([i for i, at in enumerate(records.offsets) if at not in known])
@@ -94,13 +95,28 @@ class RaisingRecords:
         # An engine that fails for a record with nothing in it fails for each, and none of them is at fault.
         if why_not(_blank(records)) is not None:
             return False
-        room = max(0, _MOST - self.count) + 1
+        room = min(max(0, _MOST - self.count) + 1, most)
         found = dict(islice(_among(rest, why_not, is_known=True), room))
         if found and why_not(_blank(records)) is not None:
             return False
         if found:
             self._reasons[records.topic, records.partition] = {**known, **found}
         return bool(found)
+
+    def computable(self, samples: Iterable[Records], why_not: WhyNot) -> list[Records]:
+        """Return samples of which the expressions can be computed, with those marked for which they raise.
+
+        Samples are left out where the search would take long, because each record may raise.
+        """
+        kept = []
+        for records in samples:
+            left = _MOST_OF_SAMPLES - self.count
+            if left > 0:
+                self.look(records, why_not, left)
+            marked = self.marked(records)
+            if why_not(marked) is None:
+                kept.append(marked)
+        return kept
 
     def look_in(
         self,
