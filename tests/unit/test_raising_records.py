@@ -91,6 +91,24 @@ def test_an_engine_that_fails_for_each_record_is_no_fault_of_theirs() -> None:
     assert raising.count == 0
 
 
+def test_an_engine_that_breaks_in_the_search_blames_no_record() -> None:
+    calls = iter(range(1_000))
+    raising = RaisingRecords()
+    bad = Expressions({5}).why_not
+
+    def why_not(given: Records) -> str | None:
+        return bad(given) if next(calls) < 2 else "no space left on device"
+
+    assert not raising.look(records(range(8)), why_not)
+    assert raising.count == 0
+
+
+def test_the_second_half_is_not_asked_if_the_first_has_none() -> None:
+    expressions = Expressions({1_023})
+    assert RaisingRecords().look(records(range(1_024)), expressions.why_not)
+    assert expressions.times <= 1 + 10 + 1 + 2, "all, each first half, the record, two with nothing"
+
+
 @pytest.mark.parametrize("failing", range(8))
 def test_an_engine_that_fails_once_blames_no_record(failing: int) -> None:
     calls = iter(range(1_000))
