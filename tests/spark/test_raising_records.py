@@ -10,6 +10,7 @@ import pytest
 from playhead.errors import PlayheadError
 from playhead.record import Record, TimestampType
 from playhead.replay import api
+from playhead.task.raising_records import TooManyRaise
 from tests.fix_live import Live
 from tests.fix_replay import T0_MS, Deck, ran, totals
 
@@ -20,6 +21,8 @@ GOOD = [at for at in range(COUNT) if at not in BAD]
 COLUMNS = "seq int, at timestamptz"
 SELECT = {"select": "value:seq::int AS seq, timestamp_millis(value:ms::bigint) AS at"}
 WHERE = {"where": "split_part(key, '-', value:n::int) = 'k'"}
+# It raises for a record without a key, too.
+WITHOUT_KEY = {"where": "split_part(key, '-', if(value:n::int = 0 OR key IS NULL, 0, 1)) = 'k'"}
 DEEP = {"where": "value:text RLIKE '^(a|b)*$'"}
 
 
@@ -76,7 +79,10 @@ def test_a_replay_rejects_them(deck: Deck, raising: str, rule: str) -> None:
     assert api.planned(planned.plan, deck.configuration()).verify().agrees
 
 
-@pytest.mark.parametrize("asked", [pytest.param(WHERE, marks=pytest.mark.torture), DEEP])
+@pytest.mark.parametrize(
+    "asked",
+    [WITHOUT_KEY, *(pytest.param(each, marks=pytest.mark.torture) for each in (WHERE, DEEP))],
+)
 def test_a_condition_rejects_them(deck: Deck, raising: str, asked: dict[str, str]) -> None:
     copy = deck.topic("copy", PARTITIONS)
     proof = deck.play(f"kafka:{raising}", f"kafka:{copy}", on_error="skip", **asked)
@@ -92,6 +98,12 @@ def test_a_replay_that_does_not_skip_names_the_first(deck: Deck, raising: str) -
     named = {f"{raising}:{at % PARTITIONS} offset {at // PARTITIONS}" for at in BAD}
     assert refused.value.message.partition(": ")[0] in named
     assert not set(numbers(deck, table)) & set(BAD)
+
+
+def test_an_expression_that_fits_no_record_is_refused_in_the_plan(deck: Deck, raising: str) -> None:
+    asked = {"select": "value:seq::int AS seq, timestamp_millis(value:ms::bigint * 9999999) AS at"}
+    with pytest.raises(TooManyRaise, match="any of the sampled records; .*overflow"):
+        deck.plan(f"kafka:{raising}", f"postgres:{deck.table(COLUMNS)}", on_error="skip", **asked)
 
 
 @pytest.mark.parametrize("asked", [SELECT, pytest.param(DEEP, marks=pytest.mark.torture)])

@@ -21,6 +21,7 @@ from playhead.task.raising_records import (
     RaisingRecords,
     RecordsRaise,
     RejectingDecoding,
+    TooManyRaise,
     until_stopped,
 )
 from playhead.task.slicer import Filter
@@ -154,7 +155,7 @@ def test_a_run_does_not_lose_its_patience_with_them(tmp_path: Path) -> None:
 
     def raises(job: Job) -> list[Mapping[str, Any]]:
         if next(times) < 60:
-            raise RecordsRaise("overflow")
+            raise RecordsRaise("overflow", 3)
         return plays(job)
 
     running.run_job = raises
@@ -165,7 +166,11 @@ def test_a_run_does_not_lose_its_patience_with_them(tmp_path: Path) -> None:
 def test_too_many_are_not_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raising_records, "_MOST", 3)
     assert look_in(RaisingRecords(), {11, 12, 13}, (Slice(TOPIC, 0, 0, 50),))
-    assert not look_in(RaisingRecords(), {11, 12, 13, 14}, (Slice(TOPIC, 0, 0, 50),))
+    raising = RaisingRecords()
+    assert not look_in(raising, {11, 12, 13, 14}, (Slice(TOPIC, 0, 0, 50),))
+    with pytest.raises(TooManyRaise, match=r"more than 3 records; the last reason: overflow at 14"):
+        raising.refuse_too_many()
+    RaisingRecords().refuse_too_many()
 
 
 def test_the_search_ends_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +196,34 @@ def test_an_engine_that_fails_for_each_record_is_asked_twice() -> None:
     assert len(asked) == 2
 
 
+def test_neighbours_cost_a_query_each() -> None:
+    expressions, raising = Expressions(set(range(2_000, 2_500))), RaisingRecords()
+    assert raising.look(records(range(8_000)), expressions.why_not)
+    assert raising.count == 500
+    assert expressions.times < 540
+
+
+def test_an_engine_that_fails_for_several_together_is_not_asked_for_long() -> None:
+    asked: list[int] = []
+
+    def why_not(given: Records) -> str | None:
+        asked.append(len(given))
+        return "no memory" if len(given) > 2 else None
+
+    assert not RaisingRecords().look(records(range(8_000)), why_not)
+    assert len(asked) < 40
+
+
+def test_a_long_search_says_how_many_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raising_records, "_TOLD_EVERY_S", 0.0)
+    said: list[str] = []
+    raising = RaisingRecords(said.append)
+    assert look_in(raising, {11, 12, 40}, (Slice(TOPIC, 0, 0, 50),))
+    assert said[0] == "an expression cannot be computed for some records: searching for them"
+    assert [text.split()[0] for text in said[1:]] == ["1", "2", "3"]
+    assert said[1] == "1 found so far"
+
+
 def test_samples_are_left_out_where_each_record_raises() -> None:
     expressions, raising = Expressions({3, *range(100, 1_000)}), RaisingRecords()
     samples = [records(range(start, start + 50)) for start in range(0, 1_000, 50)]
@@ -198,6 +231,22 @@ def test_samples_are_left_out_where_each_record_raises() -> None:
     assert [each.offsets[0] for each in kept] == [0, 50]
     assert set(kept[0].undecoded) == {3}
     assert expressions.times < 150
+
+
+def test_samples_before_too_many_that_raise_are_kept() -> None:
+    expressions, raising = Expressions({1, *range(20, 100)}), RaisingRecords()
+    (kept,) = raising.computable([records(range(100))], expressions.why_not)
+    assert kept.offsets == [*range(69)], "50 of them are known"
+    assert set(kept.undecoded) == {1, *range(20, 69)}
+
+
+def test_samples_that_all_raise_are_refused_with_the_reason() -> None:
+    expressions = Expressions(set(range(100)))
+    refused = "for any of the sampled records; the last reason: overflow at 49"
+    with pytest.raises(TooManyRaise, match=refused):
+        RaisingRecords().computable([records(range(100))], expressions.why_not)
+    broken: list[Records] = RaisingRecords().computable([records(range(9))], lambda _: "no space")
+    assert broken == [], "an engine that fails for each says why itself"
 
 
 def test_a_stop_ends_the_search() -> None:

@@ -166,7 +166,7 @@ class Rounds:
 
     def _read(self, round_: Round) -> list[Outcome]:
         """Read a failed round ourselves and write it; reject the records for which an expression raises."""
-        raising = RaisingRecords()
+        raising = RaisingRecords(self._ground.say)
         while True:
             self._writer_id = None
             if self._is_stopped():
@@ -183,6 +183,7 @@ class Rounds:
                 return self._engine.read(rest, raising)
             except TaskFailed as exc:
                 if not self._may_raise(exc) or not self._finds(raising, rest):
+                    raising.refuse_too_many()
                     raise
 
     def _finds(self, raising: RaisingRecords, rest: Round) -> bool:

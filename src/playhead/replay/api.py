@@ -198,6 +198,8 @@ class Planned:
         self.agree(consent)
         self.journal.keep(self.plan, self.servers)
 
+        self.engine.tell(say)
+
         def start_engine() -> None:
             if not self.engine.is_there:
                 say("starting the engine")

@@ -1,7 +1,7 @@
 """The Spark session of a replay, started when it is needed or while planning."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -135,6 +135,10 @@ class Engine:
                 self._session = own_session.with_own_settings(found)
             return self._session
 
+    def tell(self, say: Callable[[str], None]) -> None:
+        """Tell what takes long in this way."""
+        self._raising.say = say
+
     def check_words(self) -> None:
         """Refuse a transform by its text alone, without asking the engine."""
         if self._transform is not None:
@@ -169,9 +173,10 @@ class Engine:
                 raise
             except PlayheadError as exc:
                 if not is_of_a_record(exc) or not self._finds_raising(spark, job):
+                    self._raising.refuse_too_many()
                     raise
                 if job.compares is None:  # Some slices are committed: the rest is another job.
-                    raise RecordsRaise(str(exc)) from exc
+                    raise RecordsRaise(str(exc), self._raising.count) from exc
 
     def _run(self, spark: "SparkSession", job: Job) -> list[Mapping[str, Any]]:
         from playhead.spark import own_session, run, session

@@ -1,5 +1,6 @@
 """The records for which an expression raises: found one by one, rejected, and left out of the expressions."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,20 +9,27 @@ from typing import Final
 
 from playhead.decoding import Decoder, Decoding, Kinds, reading
 from playhead.errors import PlayheadError, Stopped
-from playhead.record import Record, Slice, TimestampType
+from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Source, TopicPartition
 from playhead.task.slicer import KEPT, MAX_RECORDS, OUTSIDE, Filter
 
 # Looked at behind the last one that was found: a poisoned topic has several, and each time is another job.
 _FURTHER: Final = 50_000
+# The record on which a plan tries the expressions: those that raise for it are refused there.
+_PLAIN: Final = Records("", 0, [0], [0], [0], [b"0"], [b'{"id":0}'], [(("0", b""),)])
 Reasons = Mapping[TopicPartition, Mapping[int, str]]
 """By partition and offset, why the expressions cannot be computed."""
 WhyNot = Callable[[Records], str | None]
 """Says why the expressions raise for some of these records; None if they do not."""
 # More are no stray records: the expression does not fit the topic, and each is searched for.
 _MOST: Final = 1_000
-_MOST_OF_SAMPLES: Final = 10
+_MOST_OF_SAMPLES: Final = 50
+_BEFORE: Final = "an expression cannot be computed for it: "
+_WIDER: Final = 4
+# A part that raises, of which no record raises alone: the engine fails for another reason, or is broken.
+_MOST_CONTRADICTIONS: Final = 3
+_TOLD_EVERY_S: Final = 15.0
 # A task's failure is at most a slice behind what it committed, and some records that were read ahead.
 _LOOKED_AT: Final = 2 * MAX_RECORDS
 
@@ -29,8 +37,20 @@ _LOOKED_AT: Final = 2 * MAX_RECORDS
 class RecordsRaise(PlayheadError):
     """Expressions raise for records that are known now: the rest, without them, is another job."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"an expression cannot be computed for some records: {reason}")
+    def __init__(self, reason: str, count: int) -> None:
+        records = "1 record" if count == 1 else f"{count:,} records"
+        super().__init__(f"an expression cannot be computed for {records}: {reason}")
+
+
+class TooManyRaise(PlayheadError):
+    """Expressions raise for more records than are searched for: they do not fit the topic."""
+
+    def __init__(self, records: str, reason: str) -> None:
+        super().__init__(
+            f"an expression cannot be computed for {records}; the last reason: {reason}",
+            hint="change --select or --where so that they fit these records too, or leave the records out "
+            "by a condition in --where; committed data stay",
+        )
 
 
 @dataclass(frozen=True)
@@ -69,14 +89,24 @@ def _marked(records: Records, reasons: Reasons) -> Records:
 
 
 class RaisingRecords:
-    """What is known of them; knows nothing at first."""
+    """What is known of them; knows nothing at first, and says how a long search gets on."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        self.say = say
         self._reasons: dict[TopicPartition, dict[int, str]] = {}
 
     @property
     def count(self) -> int:
         return sum(map(len, self._reasons.values()))
+
+    def refuse_too_many(self) -> None:
+        """Refuse to continue a run in which more raised than are rejected."""
+        if self.count > _MOST:
+            raise TooManyRaise(f"more than {_MOST:,} records", self._last_reason())
+
+    def _last_reason(self) -> str:
+        last = [*self._reasons.values()][-1]
+        return last[max(last)].removeprefix(_BEFORE)
 
     def rejecting(self, decoding: Decoding | None) -> Decoding | None:
         """Return a decoding by which the known ones are rejected."""
@@ -90,23 +120,32 @@ class RaisingRecords:
         """Note those among the records, but not many more than are rejected; return whether there are any."""
         known = self._reasons.get((records.topic, records.partition), {})
         rest = records.pick([i for i, at in enumerate(records.offsets) if at not in known])
-        if not len(rest) or why_not(rest) is None:
+        reason = why_not(rest) if len(rest) else None
+        if reason is None:
             return False
-        # An engine that fails for a record with nothing in it fails for each, and none of them is at fault.
-        if why_not(_blank(records)) is not None:
+        # An engine that fails for this one fails for each, and none of them is at fault.
+        if why_not(_PLAIN) is not None:
             return False
         room = min(max(0, _MOST - self.count) + 1, most)
-        found = dict(islice(_among(rest, why_not, is_known=True), room))
-        if found and why_not(_blank(records)) is not None:
+        found = dict(self._told(islice(_among(rest, why_not, reason), room)))
+        if not found or why_not(_PLAIN) is not None:
             return False
-        if found:
-            self._reasons[records.topic, records.partition] = {**known, **found}
-        return bool(found)
+        self._reasons[records.topic, records.partition] = {**known, **found}
+        return True
+
+    def _told(self, found: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        """Say now and then how many are found: each costs some queries."""
+        told = time.monotonic()
+        for count, each in enumerate(found, self.count + 1):
+            yield each
+            if time.monotonic() - told >= _TOLD_EVERY_S:
+                told = time.monotonic()
+                self.say(f"{count:,} found so far")
 
     def computable(self, samples: Iterable[Records], why_not: WhyNot) -> list[Records]:
         """Return samples of which the expressions can be computed, with those marked for which they raise.
 
-        Samples are left out where the search would take long, because each record may raise.
+        What is behind too many of these is left out, because the search would take long.
         """
         kept = []
         for records in samples:
@@ -114,8 +153,16 @@ class RaisingRecords:
             if left > 0:
                 self.look(records, why_not, left)
             marked = self.marked(records)
-            if why_not(marked) is None:
+            if why_not(marked) is not None:
+                known = self._reasons.get((records.topic, records.partition), {})
+                stop = max(
+                    (i + 1 for i, at in enumerate(records.offsets) if at in known), default=0
+                )
+                marked = marked.cut(0, stop)
+            if any(at not in marked.undecoded for at in marked.offsets):
                 kept.append(marked)
+        if not kept and self.count:
+            raise TooManyRaise("any of the sampled records", self._last_reason())
         return kept
 
     def look_in(
@@ -131,6 +178,7 @@ class RaisingRecords:
         Also return so if a stop ends the search: the one who runs the rest looks for the stop first.
         """
         has_found = False
+        self.say("an expression cannot be computed for some records: searching for them")
         with source.open() as connected, suppress(Stopped):
             reader = reading(connected, self.rejecting(decoding))
             for work in works:
@@ -181,25 +229,35 @@ def until_stopped(why_not: WhyNot, is_stopped: Callable[[], bool]) -> WhyNot:
     return asked
 
 
-def _blank(records: Records) -> Records:
-    kind = TimestampType.CREATE_TIME
-    return Records.of([Record(records.topic, records.partition, 0, 0, kind, None, None, ())])
+def _among(records: Records, why_not: WhyNot, reason: str | None) -> Iterator[tuple[int, str]]:
+    """Yield those among records of which some raise for this reason; each has raised when it was alone.
+
+    Behind each the parts grow from one record, because those that raise are often neighbours.
+    """
+    start, stop, contradictions = 0, len(records), 0
+    while start < len(records):
+        if reason is None:
+            start, stop = stop, stop + _WIDER * (stop - start)
+        elif stop - start > 1:
+            start += _first_in(records.cut(start, stop), why_not)
+            stop = start + 1
+            contradictions += 1
+        else:
+            yield records.offsets[start], _BEFORE + reason
+            start, stop, contradictions = stop, stop + 1, 0
+        if contradictions > _MOST_CONTRADICTIONS:
+            return
+        stop = min(stop, len(records))
+        reason = why_not(records.cut(start, stop)) if start < len(records) else None
 
 
-def _among(
-    records: Records, why_not: WhyNot, *, is_known: bool = False
-) -> Iterator[tuple[int, str]]:
-    """Yield those among the records by halves; each has raised when it was alone."""
-    if len(records) <= 1:
-        if len(records) and (reason := why_not(records)) is not None:
-            yield records.offsets[0], f"an expression cannot be computed for it: {reason}"
-        return
-    if not is_known and why_not(records) is None:
-        return
-    middle = len(records) // 2
-    has_early = False
-    for found in _among(records.cut(0, middle), why_not):
-        has_early = True
-        yield found
-    # If the first half has none, the second has some.
-    yield from _among(records.cut(middle, len(records)), why_not, is_known=not has_early)
+def _first_in(records: Records, why_not: WhyNot) -> int:
+    """Return the index of the first that raises, by halves; some do."""
+    low, high = 0, len(records)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if why_not(records.cut(low, middle)) is None:
+            low = middle
+        else:
+            high = middle
+    return low
