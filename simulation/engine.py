@@ -37,6 +37,9 @@ class Engine:
     def check(self) -> None:
         pass
 
+    def tell(self, _: Any) -> None:
+        pass
+
     def session(self) -> Any:
         """What a live pipeline reads its source with."""
         return self._stream(self)

@@ -1,12 +1,13 @@
 """The forms of `--decode`, and the decoders that turn a value's bytes into JSON or text."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from playhead.account import Account
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Reader
+from playhead.source import Reader, RejectingReader
 
 PLAIN_FORMS: Final = (
     "string",
@@ -81,6 +82,8 @@ def in_parts(decoder: Decoder, records: Records) -> Iterator[Records]:
     """Yield the decoded records, in as many parts as the decoded values need; one part for none."""
     while True:
         part = decoder.decoded_first(records)
+        if records.undecoded:  # They could not be read.
+            part = replace(part, undecoded=dict(part.undecoded) | records.undecoded)
         yield part
         if len(part) >= len(records):
             return
@@ -88,8 +91,9 @@ def in_parts(decoder: Decoder, records: Records) -> Iterator[Records]:
 
 
 def reading(reader: Reader, decoding: Decoding | None) -> Reader:
-    """Return the reader itself, or a reader that also decodes."""
-    return reader if decoding is None else DecodingReader(reader, decoding.open())
+    """Return a reader that rejects records which cannot be read, and decodes the others if it has to."""
+    rejecting = RejectingReader(reader)
+    return rejecting if decoding is None else DecodingReader(rejecting, decoding.open())
 
 
 def without_undecoded(account: Account, runs: Iterable[Records]) -> Iterator[Records]:

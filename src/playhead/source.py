@@ -1,8 +1,8 @@
 """The contract of every source: report what it holds, and read slices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
@@ -74,6 +74,22 @@ class OutOfBounds(PlayheadError):
         )
 
 
+class UnreadableRecord(PlayheadError):
+    """A part of a record cannot be read; `rest` is the record without it."""
+
+    def __init__(self, rest: Records, reason: str) -> None:
+        self._rest, self.reason, self.offset = rest, reason, rest.offsets[0]
+        at = f"{rest.topic}:{rest.partition}"
+        super().__init__(
+            f"{at} offset {self.offset}: {reason}",
+            hint=f"read the records before and after it: --offsets {at}:FROM-TO without this offset",
+        )
+
+    def marked(self) -> Records:
+        """Return the record without that part, as one to reject."""
+        return replace(self._rest, decoded=self._rest.values, undecoded={self.offset: self.reason})
+
+
 class TimesDisagree(Unavailable):
     """A later time gave an earlier offset, which is impossible in a log."""
 
@@ -141,6 +157,30 @@ class Reader(Protocol):
         the result is never silently short. Slices that follow each other are read without a seek.
         """
         ...
+
+
+class RejectingReader:
+    """Reads a record of which a part cannot be read without that part, and marks it as one to reject."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def read(self, slice_: Slice, /) -> Iterator[Records]:
+        at = slice_.from_offset
+        while at < slice_.to_offset:
+            try:
+                yield from self._reader.read(replace(slice_, from_offset=at))
+                return
+            except UnreadableRecord as exc:
+                yield exc.marked()
+                at = exc.offset + 1
+
+
+@contextmanager
+def rejecting(source: "Source") -> Iterator[RejectingReader]:
+    """Open a source whose records that cannot be read are marked, and end nothing."""
+    with source.open() as reader:
+        yield RejectingReader(reader)
 
 
 class Source(Protocol):

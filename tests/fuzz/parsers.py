@@ -293,7 +293,8 @@ def _record_batch(data: bytes) -> None:
     last = -1
     with suppress(PlayheadError, record_decoder.NotDecodedHere):
         for head in log_heads.heads_in(data, keeps_records=True):
-            for run in record_decoder.records_in(("laps", 0), head.whole):
+            for found in record_decoder.records_in(("laps", 0), head.whole):
+                run = found if isinstance(found, Records) else found.marked()
                 assert last < run.offsets[0]
                 assert run.offsets == sorted(set(run.offsets))
                 columns = (

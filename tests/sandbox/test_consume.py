@@ -27,6 +27,7 @@ from tests.fix_commands import COMMAND, RunBytes
 from tests.fix_kafka_tools import KafkaTool
 from tests.fix_registry import TestRegistry
 from tests.fix_topics import content, odd_records, records_in, timed, write
+from tests.sandbox.kafka_log import produce_raw
 
 WRITTEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "schemas" / "confluent.json").read_text(
@@ -360,6 +361,27 @@ def test_bad_input_of_consume(
     filled = [word.format(topic=topic) for word in words]
     done = on_sandbox("consume", *filled, code=code)
     assert said.format(topic=topic) in done.stderr.decode()
+
+
+def test_a_record_with_an_unreadable_header_is_left_out_or_shown_without_any(
+    on_sandbox: RunBytes, kafka: KafkaConnection, topic: str
+) -> None:
+    names = (b"fine", b"\xff", b"fine")
+    rows = [(5, b"k", b"%d" % n, ((name, b"1"),)) for n, name in enumerate(names)]
+    produce_raw(kafka, topic, 0, rows)
+    failed = on_sandbox("consume", topic, code=1)
+    assert failed.stdout == b"0\n"
+    assert (
+        b"offset 1: a header's name is not UTF-8: none of its headers can be read" in failed.stderr
+    )
+    assert on_sandbox("consume", topic, "--on-error", "skip").stdout == b"0\n2\n"
+    shown = on_sandbox("consume", topic, "--on-error", "raw", "-o", "jsonl").stdout
+    found = [json.loads(line) for line in shown.splitlines()]
+    assert [(each["value"], each["headers"]) for each in found] == [
+        ("0", [["fine", "1"]]),
+        ("1", None),
+        ("2", [["fine", "1"]]),
+    ]
 
 
 def test_records_before_one_that_cannot_be_decoded_are_shown(

@@ -23,6 +23,7 @@ from playhead.live.pipeline_spec import PipelineSpec
 from playhead.live.start_offsets import beginning
 from playhead.record import Slice, TimestampType
 from playhead.request import Request
+from playhead.source import rejecting
 from tests.sandbox.kafka_log import SOON_COMPACTED, Log, produce_raw
 from tests.sandbox.test_kafka_source import read, whole
 
@@ -287,6 +288,28 @@ def test_a_header_name_that_is_not_text_is_an_error_that_names_the_record(kafka,
         read(source, Slice(topic, 0, 0, 4))
     assert caught.value.offset == 3
     assert len(read(source, Slice(topic, 0, 0, 3))) == 3
+
+
+@pytest.mark.parametrize("bad", [{0}, {3, 4, 5}, {0, 2, 7}, set(range(8))])
+def test_such_records_can_be_rejected_beside_the_others(kafka, topic, bad):
+    names = [b"\xff" if at in bad else b"fine" for at in range(8)]
+    produce_raw(kafka, topic, 0, [(9, b"k", b"%d" % at, ((names[at], b"1"),)) for at in range(8)])
+    source = KafkaSource(kafka, (topic,))
+    for slice_ in (Slice(topic, 0, 0, 8), Slice(topic, 0, 2, 6)):
+        for opened in (rejecting(source), rejecting(source.read_directly())):
+            with opened as reader:
+                runs = list(reader.read(slice_))
+            wanted = range(slice_.from_offset, slice_.to_offset)
+            assert [(each.offset, each.value) for run in runs for each in run] == [
+                (at, b"%d" % at) for at in wanted
+            ]
+            marked = {at for run in runs for at in run.undecoded}
+            assert marked == bad & set(wanted)
+    scan = Scan(kafka, [Stretch(topic, 0, 0, 8)], 30)
+    runs = list(scan.run())
+    assert [at for run in runs for at in run.offsets] == [*range(8)]
+    assert {at for run in runs for at in run.undecoded} == bad
+    assert scan.scanned == 8
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -22,7 +22,7 @@ from hypothesis import strategies as some
 from playhead import decoding
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.config.context import configure
-from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, without_undecoded
+from playhead.decoding import REPLAYED_FORMS, UNDECODED_FORMS, reading, without_undecoded
 from playhead.errors import BadValue, MissingPiece, UsageError
 from playhead.ledger import Entry
 from playhead.postgres.create_table import table_for
@@ -43,6 +43,7 @@ from playhead.schemas.registry import (
 from playhead.schemas.registry_decoder import Registered
 from playhead.schemas.schema_id import VALUE_HEADER, SchemaId
 from playhead.schemas.value_decoder import ValueDecoding
+from playhead.source import UnreadableRecord
 from playhead.task.job import Job
 from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
@@ -575,3 +576,33 @@ def test_a_replay_says_what_decoding_needs() -> None:
             request(source="kafka://k:1/a", target="postgresql://me@p:1/d?table=t", decode="avrro"),
             configure({}),
         )
+
+
+class _Odd:
+    """A source in which some records cannot be read."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self.bad = bad
+
+    def read(self, slice_: Slice) -> Any:
+        for at in range(slice_.from_offset, slice_.to_offset):
+            one = replace(Records.of([record(at)]), values=[b'{"n": 1}'])
+            if at in self.bad:
+                raise UnreadableRecord(one, "it cannot be read")
+            yield one
+
+
+@pytest.mark.parametrize("form", [None, "json", "int"])
+def test_what_cannot_be_read_is_rejected_and_the_others_decoded(form: str | None) -> None:
+    decoding = None if form is None else ValueDecoding(form, None)
+    found = list(reading(_Odd({0, 3, 4}), decoding).read(Slice(TOPIC, 0, 0, 5)))
+    assert [at for each in found for at in each.offsets] == [*range(5)]
+    reasons = {at: reason for each in found for at, reason in each.undecoded.items()}
+    assert {at for at, reason in reasons.items() if reason == "it cannot be read"} == {0, 3, 4}
+    assert set(reasons) == ({*range(5)} if form == "int" else {0, 3, 4})
+    joined = found[0]
+    for each in found[1:]:
+        joined.extend(each)
+    account = Account(Slice(TOPIC, 0, 0, 5), ErrorRule("skip"))
+    kept = [at for each in without_undecoded(account, [joined]) for at in each.offsets]
+    assert kept == ([] if form == "int" else [1, 2])

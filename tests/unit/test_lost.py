@@ -15,9 +15,9 @@ from playhead.spark.failures import (
     EngineFailed,
     EngineLost,
     EngineOutOfMemory,
+    OutOfReach,
     TaskAway,
     TaskFailed,
-    TimeOutOfReach,
     as_text,
 )
 from playhead.spark.failures import (
@@ -229,14 +229,14 @@ def test_memory_that_was_not_enough_is_said_and_not_tried_again():
 
 def test_a_time_that_spark_cannot_hold_is_told_apart():
     text = ABORTED.format("java.lang.ArithmeticException: long overflow")
-    assert type(failure_of(RuntimeError(text))) is TimeOutOfReach
+    assert type(failure_of(RuntimeError(text))) is OutOfReach
     of_the_reader = (
         "An error occurred while calling o136.collectToPython.\n"
         ": org.apache.spark.sql.kafka010.KafkaIllegalStateException: Record at topic laps overflows\n"
         "\tat org.apache.spark.sql.kafka010.KafkaExceptions$.kafkaMalformedRecordTimestamp(K.scala:188)\n"
         "Caused by: java.lang.ArithmeticException: long overflow\n"
     )
-    assert type(failure_of(RuntimeError(of_the_reader))) is TimeOutOfReach
+    assert type(failure_of(RuntimeError(of_the_reader))) is OutOfReach
 
 
 def test_a_worker_without_memory_is_no_fault_of_ours():

@@ -14,6 +14,7 @@ from playhead.kafka.read.consumer import RecordTooLarge
 from playhead.kafka.read.log_heads import heads_in
 from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
 from playhead.record import TimestampType
+from playhead.records import Records
 from tests.sandbox import kafka_log
 from tests.their_kafka import MemoryRecordsBuilder
 
@@ -33,7 +34,7 @@ ROWS = st.lists(
 
 def decoded(data):
     return [
-        each
+        each if isinstance(each, Records) else each.marked()
         for head in heads_in(data, keeps_records=True)
         for each in records_in(PLACE, head.whole)
     ]
@@ -169,6 +170,18 @@ def test_a_record_that_is_too_large_is_an_error_after_the_records_before_it(monk
         next(found)
     [after] = records_in(PLACE, head.whole, 3)
     assert after.offsets == [3]
+
+
+def test_a_record_with_an_unreadable_header_hides_none_behind_it():
+    good, bad = (1, b"k", b"v", ((b"a", b"b"),)), (7, b"key", b"value", ((b"a\xff", b"b"),))
+    [head] = heads_in(kafka_log.batch([good, bad, bad, good], range(4), None), keeps_records=True)
+    before, *odd, after = records_in(PLACE, head.whole)
+    assert (before.offsets, after.offsets) == ([0], [3])
+    for at, each in enumerate(odd, 1):
+        assert str(each).startswith(f"laps:0 offset {at}: a header's name is not UTF-8")
+        marked = each.marked()
+        assert (marked.keys, marked.values, marked.headers) == ([b"key"], [b"value"], [()])
+        assert (marked.timestamps_ms, marked.undecoded) == ([7], {at: each.reason})
 
 
 def test_many_headers_are_kept_apart_without_being_decoded():

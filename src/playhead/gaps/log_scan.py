@@ -12,7 +12,7 @@ from playhead.note import Note
 from playhead.proof import absent_note, unexplained_note
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import LazyExplainer, Reader, Source, TopicPartition
+from playhead.source import LazyExplainer, Reader, Source, TopicPartition, rejecting
 from playhead.task.slicer import FILTERED, KEPT, Filter
 
 # A seek costs as much as reading this many offsets.
@@ -73,7 +73,7 @@ def seen(
     found, skipped = ScanResult(), 0
     if not missing:
         return found
-    with source.open() as reader, closing(LazyExplainer(source)) as explainer:
+    with rejecting(source) as reader, closing(LazyExplainer(source)) as explainer:
         young = _young(source, reader, missing, settling)
         for cover, parts in _covers(missing):
             place = (cover.topic, cover.partition)
@@ -139,7 +139,7 @@ def young_at_the_end(
     source: Source, parts: Sequence[Slice], settling: GracePeriod
 ) -> set[TopicPartition]:
     """Return the partitions in which what follows these parts is young too, as a record in them is."""
-    with source.open() as reader:
+    with rejecting(source) as reader:
         young = _young(source, reader, parts, settling)
     return {place for place, its in young.items() if its.since is not None}
 

@@ -12,7 +12,7 @@ from playhead.note import Note
 from playhead.offset_bitmap import missing
 from playhead.record import Slice
 from playhead.replay.samples import first_ms
-from playhead.source import Bounds, Source, TopicPartition
+from playhead.source import Bounds, Source, TopicPartition, rejecting
 from playhead.span import Resolved
 
 EXPIRED: Final = "expired"
@@ -55,7 +55,7 @@ def log_starts_inside(
     if from_ms is None or not cut:
         return []
     starts = []
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for place, held in cut.items():
             begins_ms = first_ms(reader, place, held)
             if begins_ms is None or begins_ms > from_ms:

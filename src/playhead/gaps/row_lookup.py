@@ -16,7 +16,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring
 from playhead.replay.runner import RunJob
 from playhead.replay.verify import comparing_job, findings_of
-from playhead.source import Source, SourceFacts
+from playhead.source import Source, SourceFacts, rejecting
 from playhead.target import Target
 from playhead.task.slicer import Filter
 
@@ -130,7 +130,7 @@ class RowLookup:
 def _first_values(source: Source, spans: Sequence[Slice]) -> list[bytes | None]:
     """Return the values of the first records of each span."""
     values: list[bytes | None] = []
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for span in spans:
             records = next(iter(reader.read(span)), None)
             values += [] if records is None else records.values[:_FIRST]

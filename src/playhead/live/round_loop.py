@@ -21,7 +21,7 @@ from playhead.record import Slice
 from playhead.replay.assemble import Wiring
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
 from playhead.source import TopicPartition
-from playhead.spark.failures import TaskFailed, TimeOutOfReach, is_of_a_record
+from playhead.spark.failures import OutOfReach, TaskFailed, is_of_a_record
 from playhead.task.raising_records import RaisingRecords, WhyNot, until_stopped
 from playhead.task.round import Outcome, Round
 from playhead.task.slicer import Filter
@@ -150,10 +150,10 @@ class Rounds:
         try:
             return self._engine.write(frame, round_)
         except TaskFailed as exc:
-            if isinstance(exc, TimeOutOfReach):
+            if isinstance(exc, OutOfReach):
                 if not self._is_odd:
                     self._ground.say(
-                        "a time is out of Spark's range: reading such rounds without Spark"
+                        "a time or a header's name is out of Spark's range: reading such rounds without Spark"
                     )
                 self._is_odd = True
             elif not self._may_raise(exc):

@@ -157,7 +157,7 @@ DECODING = Options(
     Option("decode_key", "Format of keys, one of the same.", "FORM"),
     Option(
         "on_error",
-        "What to do with a record that cannot be decoded: fail, skip, or print it raw.",
+        "What to do with a record that cannot be decoded or read: fail, skip, or print it raw.",
         "RULE",
         choices=("fail", "skip", "raw"),
         default="fail",

@@ -52,15 +52,17 @@ class Sampled:
 
 def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) -> Sampled:
     """Decode the samples, leaving out those that fail, and those behind values that fill the memory."""
+    read, unread = readable(samples, "cannot be read")
+    read = [replace(each, decoded=None) for each in read]
     if decoding is None:
-        return Sampled(samples)
+        return Sampled(read, notes=unread)
     decoder = decoding.open()
-    kept, notes = readable([*map(decoder.decoded_first, samples)], f"cannot be decoded as {word}")
+    kept, notes = readable([*map(decoder.decoded_first, read)], f"cannot be decoded as {word}")
     kinds = {
         topic: decoder.kinds(each for each in kept if each.topic == topic)
         for topic in dict.fromkeys(each.topic for each in kept)
     }
-    return Sampled(kept, kinds, notes)
+    return Sampled(kept, kinds, unread + notes)
 
 
 def readable(samples: Sequence[Records], why: str) -> tuple[list[Records], tuple[Note, ...]]:
@@ -72,7 +74,8 @@ def readable(samples: Sequence[Records], why: str) -> tuple[list[Records], tuple
         kept.append(replace(records.pick(good), undecoded={}))
         troubles += [
             f"{records.topic}:{records.partition} offset {offset}: {reason}"
-            for offset, reason in records.undecoded.items()
+            for offset in records.offsets
+            if (reason := records.undecoded.get(offset)) is not None
         ]
     return kept, (_note(why, troubles, sum(map(len, samples))),) if troubles else ()
 

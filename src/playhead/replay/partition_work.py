@@ -9,7 +9,7 @@ from playhead.errors import Refused
 from playhead.pace import Share, Silence, horizon_of, silences_of
 from playhead.plan import Plan
 from playhead.record import Slice
-from playhead.source import Reader, Source, TopicPartition
+from playhead.source import Reader, Source, TopicPartition, rejecting
 from playhead.task.job import PartitionWork
 from playhead.task.slicer import KEPT, Filter
 
@@ -99,7 +99,7 @@ def times_of(source: Source, left: Sequence[Slice], plan: Plan) -> list[int]:
     tails: list[list[int]] = []
     filter_ = Filter(plan.from_ms, plan.to_ms)
     span_ends = plan.span_ends()
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for work in partition_works(left):
             end = span_ends.get((work[0].topic, work[0].partition), work[-1].to_offset)
             head = chain.from_iterable(_kept_times(reader, filter_, slice_) for slice_ in work)

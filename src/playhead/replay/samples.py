@@ -12,7 +12,7 @@ from playhead.note import Note
 from playhead.plan import PartitionPlan
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Bounds, Reader, Source, TopicPartition
+from playhead.source import Bounds, Reader, Source, TopicPartition, rejecting
 from playhead.span import Resolved
 from playhead.target import AT_EACH_END
 from playhead.task.slicer import Filter
@@ -58,7 +58,7 @@ def samples(
     filter_ = Filter(resolved.from_ms, resolved.to_ms)
     found: dict[str, list[Records]] = {each.topic: [] for each in partitions}
     few = _Few(_TO_INFER_FROM, max(_LEAST_BYTES, _MOST_BYTES // max(1, len(found))))
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for each in partitions:
             held = found[each.topic]
             if each.planned and len(held) < 2:
@@ -83,7 +83,7 @@ def strides(
     found: list[Records] = []
     pieces = _spread(planned)
     with ExitStack() as stack:
-        readers = [stack.enter_context(source.open()) for _ in planned[:_READERS]]
+        readers = [stack.enter_context(rejecting(source)) for _ in planned[:_READERS]]
         while time.monotonic() < until and left > 0 and (looked_at < least or not kept):
             wanted = list(islice(pieces, _AT_ONCE))
             if not wanted:
@@ -228,6 +228,7 @@ def _joined(one: Records, other: Records) -> Records:
         one.keys + other.keys,
         one.values + other.values,
         one.headers + other.headers,
+        undecoded=one.undecoded | other.undecoded,
     )
 
 
@@ -257,7 +258,7 @@ def _last_ms(reader: Reader, place: TopicPartition, held: Bounds) -> int | None:
 def where_the_records_are(source: Source, bounds: Mapping[TopicPartition, Bounds]) -> Note:
     """Said of a span by time that is empty: from when to when there are records at all."""
     times: list[int | None] = []
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for place, held in sorted(bounds.items())[:_MOST_PARTITIONS]:
             times += first_ms(reader, place, held), _last_ms(reader, place, held)
     known = [each for each in times if each is not None]
@@ -283,7 +284,7 @@ def of_the_future(
         return []
     late = [each for each in partitions if first.get(each.place, each.to_offset) < each.to_offset]
     found = []
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for each in late[:_MOST_PARTITIONS]:
             start = max(first[each.place], each.from_offset)
             span = (start, min(start + _TO_INFER_FROM, each.to_offset))

@@ -10,8 +10,8 @@ from playhead.host.clock import SystemClock, wait_until
 
 MARK = f"PLAYHEAD-ERROR-{token_hex(16)} "
 """Before the error of a task in Spark's, which also quotes records and servers: they cannot know it."""
-OUT_OF_REACH = "PLAYHEAD-TIME-OUT-OF-REACH"
-"""Raised by our own expressions for a time that Spark has changed."""
+OUT_OF_REACH = "PLAYHEAD-OUT-OF-REACH"
+"""Raised by our own expressions for a time or a header's name that Spark has changed."""
 _END_NOTED_WITHIN_S = 2.0
 # Spark's words around a cause. The cause itself may quote a record, so only its beginning counts.
 _AROUND = re.compile(
@@ -122,13 +122,13 @@ class WorkerOutOfMemory(PlayheadError):
         )
 
 
-class TimeOutOfReach(EngineFailed):
-    """A time that Spark's type for times cannot hold unchanged."""
+class OutOfReach(EngineFailed):
+    """A time or a header's name that Spark's types cannot hold unchanged."""
 
 
 def is_of_a_record(exc: BaseException) -> bool:
     """Return whether the cause may be a record for which an expression raises."""
-    return isinstance(exc, StackFull) or type(exc) in (EngineFailed, TimeOutOfReach)
+    return isinstance(exc, StackFull) or type(exc) in (EngineFailed, OutOfReach)
 
 
 def failure(exc: Exception) -> PlayheadError:
@@ -186,7 +186,7 @@ def _foreign(exc: Exception, text: str) -> PlayheadError:
     for what, beginning in _LOST.items():
         if beginning.match(cause):
             return EngineLost(what)
-    kind = TimeOutOfReach if _OVERFLOW.search(text) else EngineFailed
+    kind = OutOfReach if _OVERFLOW.search(text) else EngineFailed
     return kind(
         f"the engine failed with {type(exc).__name__}: {secrets.redacted_start(_reason(text), 500)}",
         hint="-vv shows the whole error; committed data stay",

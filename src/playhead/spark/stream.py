@@ -33,6 +33,12 @@ _KEPT_TIME = (
     "CASE WHEN timestamp < TIMESTAMP '1901-01-01 00:00:00' "
     f"THEN raise_error('{OUT_OF_REACH}') ELSE timestamp END"
 )
+# Java's client replaces what is not UTF-8 in a header's name by this character, which a name can also have.
+_KEPT_HEADERS = (
+    "CASE WHEN exists(headers, h -> contains(h.key, '\ufffd')) "
+    f"THEN raise_error('{OUT_OF_REACH}') "
+    "ELSE CAST(headers AS array<struct<name:string,value:binary>>) END"
+)
 # As `rows.SCHEMA`, with the name for headers that the transforms use.
 _SHAPE = (
     "0 AS slice",
@@ -45,7 +51,7 @@ _SHAPE = (
     "key",
     "value",
     "CAST(NULL AS long) AS content_sum",
-    "CAST(headers AS array<struct<name:string,value:binary>>) AS headers",
+    f"{_KEPT_HEADERS} AS headers",
 )
 # Rounds come several times a second: every saved file and request counts.
 _SETTINGS = {
@@ -212,15 +218,14 @@ def write_round(frame: "DataFrame", round_: Round) -> list[Outcome]:
 def read_round(
     spark: "SparkSession", round_: Round, raising: RaisingRecords, source: Source, tape: StreamSpec
 ) -> list[Outcome]:
-    """Write a round with our own reader: record times that Spark cannot hold, and rejected records."""
+    """Write a round with our own reader: what Spark would change, and rejected records."""
     from playhead.spark import arrow_rows
     from playhead.spark.transform import apply, forgiving
 
     decoding = raising.rejecting(tape.decoding)
-    schema = arrow_rows.SCHEMA if decoding is None else arrow_rows.DECODED_SCHEMA
     with forgiving(spark), handing(spark) as handover:
         reader = _Reader(source, round_.slices, decoding)
-        frame = spark.range(0, 1, 1, 1).mapInArrow(handover.task(reader), schema)
+        frame = spark.range(0, 1, 1, 1).mapInArrow(handover.task(reader), arrow_rows.DECODED_SCHEMA)
         if not tape.transform.changes_nothing:
             frame = apply(frame, tape.transform)
         return write_round(frame, round_)
@@ -255,7 +260,7 @@ class _Decoder(Task):
 
 
 class _Reader(Task):
-    def __init__(self, source: Source, slices: Sequence[Slice], decoding: Decoding | None) -> None:
+    def __init__(self, source: Source, slices: Sequence[Slice], decoding: Decoding) -> None:
         self._source, self._slices, self._decoding = source, slices, decoding
 
     def work(self, parts: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

@@ -108,9 +108,9 @@ class RaisingRecords:
         last = [*self._reasons.values()][-1]
         return last[max(last)].removeprefix(_BEFORE)
 
-    def rejecting(self, decoding: Decoding | None) -> Decoding | None:
+    def rejecting(self, decoding: Decoding | None) -> Decoding:
         """Return a decoding by which the known ones are rejected."""
-        return RejectingDecoding(decoding, self._reasons) if self._reasons else decoding
+        return RejectingDecoding(decoding, self._reasons)
 
     def marked(self, records: Records) -> Records:
         """Return records with the known ones marked as those that cannot be decoded are."""

@@ -17,16 +17,13 @@ Fits = Callable[[bytes | None, bytes | None], bool]
 
 
 class NotDecoded(PlayheadError):
-    """A record's key or value cannot be decoded."""
+    """A record's key or value cannot be decoded, or a part of it not be read."""
 
-    def __init__(
-        self, topic: str, place: tuple[int, int], part: str, *, reason: PlayheadError
-    ) -> None:
-        self.topic, self.part = topic, part
-        self.partition, self.offset = place
+    def __init__(self, records: Records, offset: int, reason: str, hint: str | None = None) -> None:
+        self.topic, self.partition, self.offset = records.topic, records.partition, offset
         super().__init__(
-            f"{topic}:{self.partition} offset {self.offset}: its {part} {reason.message}",
-            hint=reason.hint
+            f"{self.topic}:{self.partition} offset {offset}: {reason}",
+            hint=hint
             or "--on-error skip leaves such records out, --on-error raw prints their bytes",
         )
 
@@ -48,7 +45,7 @@ class Decoded:
         self, records: Records, indexes: Sequence[int], most: int | None, fits: Fits | None = None
     ) -> list[int]:
         """Return the indexes of records that match and can be decoded, at most `most`."""
-        if not (self.key or self.value or fits):
+        if not (self.key or self.value or fits or records.undecoded):
             return list(indexes if most is None else indexes[:most])
         found: list[int] = []
         self._keys, self._values = [], []
@@ -65,6 +62,9 @@ class Decoded:
     def _pair(self, records: Records, index: int) -> tuple[Any, Any] | None:
         headers = records.headers[index]
         key, value = records.keys[index], records.values[index]
+        offset = records.offsets[index]
+        if (unread := records.undecoded.get(offset)) is not None:
+            return self._failed(NotDecoded(records, offset, unread), key, value)
         part = "key"
         try:
             decoded_key = _decode(self.key, key, headers, is_key=True)
@@ -73,11 +73,14 @@ class Decoded:
         except PlayheadError as exc:
             if not _is_about_bytes(exc):
                 raise
-            self.failed += 1
-            if self.rule == "fail":
-                place = records.partition, records.offsets[index]
-                self.trouble = NotDecoded(records.topic, place, part, reason=exc)
-            return (key, value) if self.rule == "raw" else None
+            failure = NotDecoded(records, offset, f"its {part} {exc.message}", exc.hint)
+            return self._failed(failure, key, value)
+
+    def _failed(self, failure: NotDecoded, key: Any, value: Any) -> tuple[Any, Any] | None:
+        self.failed += 1
+        if self.rule == "fail":
+            self.trouble = failure
+        return (key, value) if self.rule == "raw" else None
 
     def as_bytes(self, records: Records) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
         """Return keys and values of the last records in the form for lines."""

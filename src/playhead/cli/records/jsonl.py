@@ -27,13 +27,15 @@ def lines(records: Records, decoded: Mapping[str, Sequence[Any]]) -> Iterator[st
     shown = shown_times(records.timestamps_ms)
     for index, offset in enumerate(records.offsets):
         timestamp = "null" if shown[index] is None else f'"{shown[index]}"'
+        # Of a record with `--on-error raw`, they may be unreadable.
+        headers = "null" if offset in records.undecoded else headers_as_json(records.headers[index])
         more = "".join(f',"{name}":{_dumped(column[index])}' for name, column in decoded.items())
         yield json_text(
             f'{place},"offset":{offset},"timestamp_ms":{records.timestamps_ms[index]},'
             f'"timestamp":{timestamp},"timestamp_type":{records.timestamp_types[index]},'
             f'"key":{bytes_as_json(records.keys[index])},'
             f'"value":{bytes_as_json(records.values[index])},'
-            f'"headers":{headers_as_json(records.headers[index])}{more}}}'
+            f'"headers":{headers}{more}}}'
         )
 
 

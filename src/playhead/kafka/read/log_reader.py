@@ -11,7 +11,7 @@ from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S
 from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.read.log_heads import Heads, open_heads
 from playhead.kafka.read.planned_topics import PlannedTopics
-from playhead.kafka.read.reader import KafkaReader
+from playhead.kafka.read.reader import KafkaReader, UnreadableHeader
 from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
 from playhead.record import Slice
 from playhead.records import Records
@@ -22,7 +22,7 @@ _EMPTY_ANSWERS = 20
 """After this number, the offsets count as absent. Each takes half a second, in which slow storage may answer."""
 _AGAIN_S = 0.2
 
-_Stretch = tuple[int | None, Records]
+_Stretch = tuple[int | None, Records | UnreadableHeader]
 """Records, and the offset up to which the log has no more before the next ones; None if it has none at all."""
 
 
@@ -79,6 +79,8 @@ class LogReader:
         self._place = None
         reached, found = self._rest or next(self._stretches)
         self._rest = None
+        if isinstance(found, UnreadableHeader):
+            return self._at_unreadable(found, slice_)
         if reached is None:
             self._at = slice_.to_offset
             return found
@@ -88,6 +90,15 @@ class LogReader:
         self._at = min(reached, slice_.to_offset)
         self._place = slice_.place
         return found.cut(0, cut)
+
+    def _at_unreadable(self, found: UnreadableHeader, slice_: Slice) -> Records:
+        """Raise, and continue after it; if the slice ends before it, return nothing."""
+        self._place, behind = slice_.place, found.offset + 1
+        if found.offset < slice_.to_offset:
+            self._at = behind
+            raise found
+        self._rest, self._at = (behind, found), slice_.to_offset
+        return Records(*slice_.place)
 
     def _by_client(self, slice_: Slice) -> Iterator[Records]:
         if self._client is None:
@@ -104,7 +115,8 @@ class LogReader:
                     continue
                 if not (head.is_marker or is_aborted):
                     for run in records_in(place, head.whole, at):
-                        yield run.offsets[-1] + 1, run
+                        last = run.offsets[-1] if isinstance(run, Records) else run.offset
+                        yield last + 1, run
                 at = head.end
                 yield at, nothing
             empty = empty + 1 if at == began else 0

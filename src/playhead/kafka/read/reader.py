@@ -16,7 +16,7 @@ from playhead.kafka.read.consumer import (
 from playhead.kafka.read.planned_topics import PlannedTopics
 from playhead.record import Headers, Slice
 from playhead.records import Records
-from playhead.source import Bounds, TopicPartition
+from playhead.source import Bounds, TopicPartition, UnreadableRecord
 
 RUN = 20_000
 """Records returned together, so that the topic's id is checked at a limited cost."""
@@ -31,16 +31,11 @@ _GONE = {
 }
 
 
-class UnreadableHeader(PlayheadError):
+class UnreadableHeader(UnreadableRecord):
     """A record has a header whose name is not UTF-8, which Kafka's protocol requires."""
 
-    def __init__(self, topic: str, partition: int, offset: int) -> None:
-        self.topic, self.partition, self.offset = topic, partition, offset
-        super().__init__(
-            f"{topic}:{partition} offset {offset}: a header's name is not UTF-8 and cannot be copied unchanged",
-            hint="replay the records before and after it: --offsets "
-            f"{topic}:{partition}:FROM-TO without this offset",
-        )
+    def __init__(self, rest: Records) -> None:
+        super().__init__(rest, "a header's name is not UTF-8: none of its headers can be read")
 
 
 class KafkaReader:
@@ -60,6 +55,9 @@ class KafkaReader:
         self._doubted: int | None = None
         self._rest: Records | None = None
         self._troubles: list[KafkaError | PlayheadError] = []
+        self._behind: list[Message] = []
+        """What arrived with a record that cannot be read, behind it."""
+        self._is_confirmed = False
         self._consumer = PartitionConsumer(connection, patience_s=patience_s)
 
     def close(self) -> None:
@@ -71,7 +69,13 @@ class KafkaReader:
         self._go_to(slice_)
         whole_to = slice_.from_offset
         while self._at < slice_.to_offset:
-            run = self._take(slice_)
+            try:
+                run = self._take(slice_)
+            except UnreadableRecord as exc:
+                self._confirm(slice_.topic)
+                if whole_to < exc.offset:
+                    self._topics.confirm_absent(slice_, whole_to)
+                raise
             if run.offsets:
                 whole_to = _whole_to(whole_to, run.offsets)
             if whole_to < self._at:
@@ -93,6 +97,7 @@ class KafkaReader:
             self._consumer.assign({place: slice_.from_offset})
             self._at = self._seen = slice_.from_offset
             self._rest, self._troubles, self._doubted = None, [], None
+            self._behind = []
             self._place = place
         elif self._bounds is None or slice_.to_offset > self._bounds.stable_end:
             self._bounds = self._bounds_for(slice_)
@@ -120,29 +125,43 @@ class KafkaReader:
     def _arrived(self, slice_: Slice) -> Records:
         run = Records(slice_.topic, slice_.partition)
         self._judge_troubles(slice_)
-        found, size = self._consumer.poll_or_fail(f"reading {slice_}"), 0
+        found, self._behind, size = self._behind, [], 0
+        if not found:
+            self._is_confirmed = False
+            found = self._consumer.poll_or_fail(f"reading {slice_}")
         while found:
             size += self._add(run, found)
             if len(run) >= RUN or size >= RUN_BYTES or self._seen >= slice_.to_offset:
                 break
+            if self._troubles and len(run):
+                break  # What came before them is returned first.
             self._judge_troubles(slice_)
+            self._is_confirmed = False
             found = self._consumer.buffered()
-        # Asked after the records came: ids are never reused, so they came from the expected topic.
-        self._topics.confirm(slice_.topic)
+        self._confirm(slice_.topic)
         return run
+
+    def _confirm(self, topic: str) -> None:
+        """Ask after the records came: ids are never reused, so they came from the expected topic."""
+        if not self._is_confirmed:
+            self._topics.confirm(topic)
+            self._is_confirmed = True
 
     def _add(self, run: Records, found: list[Message]) -> int:
         """Add what arrived to the columns; return their bytes."""
-        end = 0
+        end, others = 0, list[Message]()
         if any(map(Message.error, found)) or not self._is_next(run, found[0]):
             found = [each for each in found if self._is_next(run, each)]
-            end = self._heed(each for each in found if each.error())
+            others = [each for each in found if each.error()]
+            end = self._heed(others)
             found = [each for each in found if each.error() is None]
         need_order(found)
         headers, size, unread = headers_of(found)
         if unread:
             # Whether it matters depends on where the slice ends.
             self._troubles.append(unread)
+            ends = [each for each in others if not _is_trouble(each)]
+            self._behind = found[len(headers) + 1 :] + ends
             found, end = found[: len(headers)], 0
         run.headers += headers
         _add_columns(run, found)
@@ -183,6 +202,10 @@ class KafkaReader:
         """Raise permanent errors. A slice that is already complete has none of them."""
         while self._troubles:
             error = self._troubles.pop(0)
+            if isinstance(error, UnreadableRecord):
+                # What follows can be read on from here.
+                self._place, self._at = slice_.place, error.offset + 1
+                self._seen = self._at
             if isinstance(error, PlayheadError):
                 raise error
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -218,7 +241,9 @@ def headers_of(found: list[Message]) -> tuple[list[Headers], int, PlayheadError 
         held.extend(map(Message.headers, found))
     except (SystemError, UnicodeDecodeError):
         bad = found[len(held)]
-        failure = UnreadableHeader(bad.topic(), bad.partition(), bad.offset())
+        rest = Records(str(bad.topic()), bad.partition(), headers=[()])
+        _add_columns(rest, [bad])
+        failure = UnreadableHeader(rest)
     headers: list[Headers] = [tuple(each) if each else () for each in held]
     size = bytes_of(found[: len(headers)], headers)
     if large := first_too_large(found[: len(headers)], headers, size):

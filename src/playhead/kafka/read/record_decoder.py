@@ -43,8 +43,11 @@ class _Undecoded:
     """The offset of the last record that was passed."""
     at: int = 0
 
-    def runs(self) -> Iterator[Records]:
-        """Decode all records; one that cannot be read is an error after the records before it."""
+    def runs(self) -> Iterator[Records | UnreadableHeader]:
+        """Decode all records; one that cannot be read is an error after the records before it.
+
+        It is raised if none behind it can be read either.
+        """
         while self.left:
             run = Records(*self.place)
             try:
@@ -55,7 +58,10 @@ class _Undecoded:
                 raise self._damaged(str(exc)) from exc
             if run.offsets:
                 yield run
-            if unreadable is not None:
+            if isinstance(unreadable, UnreadableHeader):
+                self.left -= 1
+                yield unreadable
+            elif unreadable is not None:
                 raise unreadable
         if self.at != len(self.data):
             raise self._damaged(f"{len(self.data) - self.at:,} bytes follow the last record")
@@ -83,13 +89,14 @@ class _Undecoded:
         headers: Headers = ()
         offset = self.first + delta
         is_needed = offset >= self.start
+        unreadable: UnicodeDecodeError | None = None
         if not is_needed:
             at = max(at, end)
         elif count:
             try:
                 headers, at = _headers(data, at, end, count)
             except UnicodeDecodeError as exc:
-                raise UnreadableHeader(*self.place, offset) from exc
+                unreadable, at = exc, end
         if at != end:
             raise Malformed(f"the record after offset {self.before:,} has not the length it says")
         if not self.before < offset < self.end:
@@ -99,12 +106,15 @@ class _Undecoded:
             return 0
         if length > MOST_OF_A_RECORD:
             self._need_room(offset, key, value, headers)
-        run.offsets.append(offset)
-        run.timestamps_ms.append(self._time(stamp) if self.stamp_ms is None else self.stamp_ms)
-        run.timestamp_types.append(self.kind)
-        run.keys.append(key)
-        run.values.append(value)
-        run.headers.append(headers)
+        into = run if unreadable is None else Records(*self.place)
+        into.offsets.append(offset)
+        into.timestamps_ms.append(self._time(stamp) if self.stamp_ms is None else self.stamp_ms)
+        into.timestamp_types.append(self.kind)
+        into.keys.append(key)
+        into.values.append(value)
+        into.headers.append(headers)
+        if unreadable is not None:
+            raise UnreadableHeader(into) from unreadable
         return length + BYTES_OF_A_HEADER * count
 
     def _need_room(
@@ -124,8 +134,10 @@ class _Undecoded:
         return _damaged(self.place, self.first, reason)
 
 
-def records_in(place: TopicPartition, whole: memoryview, start: int = 0) -> Iterator[Records]:
-    """Return the records of a record batch from an offset on, in runs."""
+def records_in(
+    place: TopicPartition, whole: memoryview, start: int = 0
+) -> Iterator[Records | UnreadableHeader]:
+    """Return the records of a record batch from an offset on, in runs; see `_Undecoded.runs`."""
     if whole[MAGIC_AT] != CURRENT:
         raise NotDecodedHere
     head = HEAD.unpack_from(whole)

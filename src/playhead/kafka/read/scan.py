@@ -18,7 +18,7 @@ from playhead.kafka.read.reader import headers_of
 from playhead.note import Note
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.source import Bounds, OutOfBounds, Source, TopicPartition
+from playhead.source import Bounds, OutOfBounds, Source, TopicPartition, UnreadableRecord
 from playhead.span import OffsetSpan, Resolved
 from playhead.time_span import ReadOn, time_span
 
@@ -278,15 +278,11 @@ class Scan:
         if stretch is None:
             return
         need_order(good)
-        headers, _, unread = headers_of(good)
-        good = good[: len(headers)]
         began, offsets = stretch.at, [each.offset() for each in good]
-        if good:
+        for run in _runs(place, good):
             # If the caller stops in the middle of a run, this is the position.
-            stretch.move(good[-1].offset() + 1)
-            yield _columns(place, good, headers)
-        if unread is not None:
-            raise unread
+            stretch.move(run.offsets[-1] + 1)
+            yield run
         stretch.move(position)
         blanks = absent_between(began, offsets)
         passed = offsets[-1] + 1 if offsets else began
@@ -294,6 +290,20 @@ class Scan:
             blanks.append((passed, stretch.at))
         if blanks:
             self._blanks.setdefault(place, []).extend(blanks)
+
+
+def _runs(place: TopicPartition, found: list[Message]) -> Iterator[Records]:
+    """Yield the records, and one with a part that cannot be read by itself, marked."""
+    while found:
+        headers, _, unread = headers_of(found)
+        if headers:
+            yield _columns(place, found[: len(headers)], headers)
+        if unread is None:
+            return
+        if not isinstance(unread, UnreadableRecord):
+            raise unread
+        yield unread.marked()
+        found = found[len(headers) + 1 :]
 
 
 def _columns(place: TopicPartition, found: list[Message], headers: list[Headers]) -> Records:
