@@ -27,6 +27,7 @@ from playhead.config.layers import (
     read_toml,
 )
 from playhead.config.logins import Homes, keep_at_home, keep_off_proxies
+from playhead.config.misspelt_variables import find_misspelt
 from playhead.config.project import PROJECT_FILE, find_project_file
 from playhead.config.settings import (
     BY_NAME,
@@ -169,6 +170,7 @@ def configure(
     """Merge all places: `flags` by setting's name, `assignments` as for -X."""
     secrets.remember_proxies()
     need_whole_variables()
+    find_misspelt()
     file = find_project_file(folder or Path.cwd())
     of_project, project_context = (None, None) if file is None else project.project_layer(file)
     upper = [
