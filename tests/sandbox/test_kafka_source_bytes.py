@@ -1,6 +1,7 @@
 """What a record may carry on its way through the Kafka source: sizes, headers, nulls, times."""
 
 import gzip
+import random
 import threading
 import time
 from collections import deque
@@ -24,7 +25,7 @@ from playhead.live.start_offsets import beginning
 from playhead.record import Slice, TimestampType
 from playhead.request import Request
 from playhead.source import rejecting
-from tests.sandbox.kafka_log import SOON_COMPACTED, Log, produce_raw
+from tests.sandbox.kafka_log import SOON_COMPACTED, Log, gzipped, produce_raw
 from tests.sandbox.test_kafka_source import read, whole
 
 CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
@@ -310,6 +311,37 @@ def test_such_records_can_be_rejected_beside_the_others(kafka, topic, bad):
     assert [at for run in runs for at in run.offsets] == [*range(8)]
     assert {at for run in runs for at in run.undecoded} == bad
     assert scan.scanned == 8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_such_records_hide_nothing_between_gaps_and_in_any_slices(kafka, topic, seed):
+    """Aborted records, markers and large batches around them; slices that follow each other, or do not."""
+    chance, log, held = random.Random(seed), Log(kafka, topic), {}
+    for _ in range(12):
+        count = chance.choice([1, 2, 40])
+        kind = chance.choice(["raw", "raw", "commit", "abort"])
+        if kind == "raw":
+            names = [chance.choice([b"fine", b"\xff"]) for _ in range(count)]
+            rows = [(9, b"k", b"v", ((name, b"1"),)) for name in names]
+            first = produce_raw(kafka, topic, 0, rows, pack=chance.choice([None, gzipped]))
+            held |= {first + n: name == b"\xff" for n, name in enumerate(names)}
+        else:
+            before = len(log.records)
+            getattr(log, kind)(0, *[(9, b"k", b"v", (("fine", b"1"),))] * count)
+            held |= {each.offset: False for each in log.records[before:]}
+    end = log.bounds().stable_end
+    source = KafkaSource(kafka, (topic,))
+    for its in (source, source.read_directly()):
+        with rejecting(its) as reader:
+            at = 0
+            for _ in range(25):
+                at = chance.choice([at, at, chance.randrange(end)]) % end
+                to = min(end, at + chance.choice([1, 2, 30]))
+                runs = list(reader.read(Slice(topic, 0, at, to)))
+                found = {n: n in run.undecoded for run in runs for n in run.offsets}
+                assert found == {n: bad for n, bad in held.items() if at <= n < to}
+                assert [n for run in runs for n in run.offsets] == sorted(found)
+                at = to
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -9,6 +9,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.read.consumer import (
     PartitionConsumer,
+    RecordTooLarge,
     bytes_of,
     first_too_large,
     need_order,
@@ -158,8 +159,9 @@ class KafkaReader:
         need_order(found)
         headers, size, unread = headers_of(found)
         if unread:
-            # Whether it matters depends on where the slice ends.
+            # Whether it matters depends on where the slice ends; nothing is between it and what came before.
             self._troubles.append(unread)
+            self._seen = max(self._seen, unread.offset)
             ends = [each for each in others if not _is_trouble(each)]
             self._behind = found[len(headers) + 1 :] + ends
             found, end = found[: len(headers)], 0
@@ -231,10 +233,12 @@ def _add_columns(run: Records, found: list[Message]) -> None:
     run.values += map(Message.value, found)
 
 
-def headers_of(found: list[Message]) -> tuple[list[Headers], int, PlayheadError | None]:
+def headers_of(
+    found: list[Message],
+) -> tuple[list[Headers], int, UnreadableHeader | RecordTooLarge | None]:
     """Return the headers and the bytes of all, or of those before the first that cannot be read, and the reason."""
     held: list[list[tuple[str, bytes | None]] | None] = []
-    failure: PlayheadError | None = None
+    failure: UnreadableHeader | RecordTooLarge | None = None
     try:
         # One after the other, so that the first missing result is the failure; asking again would
         # return an empty list.
