@@ -49,6 +49,8 @@ _SECRET_KEYS = (
     "scram_server_key",
 )
 IS_URL = re.compile(r"\s*[^\s=]*://")
+# Only this one has a colon in it; another one is a user's name and the beginning of a password with `://`.
+_SCHEME = re.compile(r"\s*(?:jdbc:)?[a-z0-9+.-]*", re.IGNORECASE)
 # Their login is in front of the host; `kafka://h:9092/a@b` is no login.
 _HAS_LOGIN = re.compile(r"\s*(?:postgres(?:ql)?|https?)://", re.IGNORECASE)
 # libpq's own white space: it takes every other character for a part of the value.
@@ -330,8 +332,10 @@ def begins_with_login(address: str, *, may_be_pairs: bool = False) -> bool:
 
     In pairs for libpq, an @ ends no login.
     """
-    is_pairs = may_be_pairs and _PAIRS.match(address) is not None
-    return "@" in address.partition("://")[0] and not is_pairs
+    if may_be_pairs and _PAIRS.match(address) is not None:
+        return False
+    scheme, _, rest = address.partition("://")
+    return "@" in scheme or ("@" in rest and _SCHEME.fullmatch(scheme) is None)
 
 
 def shown_address(address: str, *, may_be_pairs: bool = False) -> str:
@@ -346,7 +350,8 @@ def remember_logins(servers: str) -> None:
     """Redact the passwords in a list of servers from now on; they do not belong there, but errors quote it."""
     for each in map(str.strip, (servers, *servers.split(","))):
         if "@" in each or "=" in each:
-            without_password(each if "://" in each else f"kafka://{each}")
+            is_url = "://" in each and not begins_with_login(each)
+            without_password(each if is_url else f"kafka://{each}")
 
 
 def remember_proxies() -> None:

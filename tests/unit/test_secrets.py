@@ -592,3 +592,17 @@ def test_a_bracket_in_the_users_name_is_no_beginning_of_a_host(url):
     assert "5een" not in secrets.redact(f"cannot reach {url} now")
     hosts = "postgresql://[::1]:5432,[::2]:1/d?application_name=a@b"
     assert secrets.without_password(hosts) == hosts
+
+
+@pytest.mark.parametrize("may_be_pairs", [False, True])
+@pytest.mark.parametrize("rest", ["un6een@h:9", "un6een@h/d?x=y", "un6/een@h", "@un6een@h"])
+def test_an_address_without_a_scheme_may_have_one_in_its_password(rest, may_be_pairs):
+    address = f"me:un5een://{rest}"
+    assert secrets.begins_with_login(address, may_be_pairs=may_be_pairs)
+    assert secrets.shown_address(address, may_be_pairs=may_be_pairs) == HIDDEN
+    assert "5een" not in secrets.redact(f"cannot reach {address} now")
+
+
+@pytest.mark.parametrize("scheme", ["https", "jdbc:postgresql", "postgresql+psycopg"])
+def test_a_login_behind_a_scheme_is_no_beginning(scheme):
+    assert secrets.shown_address(f"{scheme}://me:un5een@h/d") == f"{scheme}://me:{HIDDEN}@h/d"
