@@ -188,3 +188,13 @@ def test_the_brokers_of_a_variable_are_named_in_errors(monkeypatch: pytest.Monke
     with pytest.raises(BadValue) as caught:
         KafkaConnection.from_properties(given, where="context a", references=True)
     assert SECRET not in redact(f"{caught.value} and {SECRET}")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://caf\udce9:{}@127.0.0.1:9/d", "user=caf\udce9 host=h password={}"]
+)
+def test_no_part_of_a_long_password_is_shown_where_an_error_is_cut(run, monkeypatch, url):
+    monkeypatch.setenv("DATABASE_URL", url.format("wort" * 40))
+    code, out, err = run("resume", "abc", "postgres:x", "--source", "kafka://127.0.0.1:9/t")
+    assert (code, "wort" in out + err) == (1, False)
+    assert "not UTF-8" in err

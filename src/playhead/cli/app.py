@@ -126,7 +126,7 @@ def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
     """Return the error for a path that cannot be used, or for bytes that are not text."""
     if isinstance(exc, OSError) and exc.filename is not None:
         hint = "check the path, its permissions and the free space of its disk"
-        return f"{exc.strerror}: {exc.filename!s:.200}", hint
+        return f"{exc.strerror}: {secrets.redacted_start(str(exc.filename), 200)}", hint
     if isinstance(exc, OSError) and exc.errno in _DISK:
         hint = "free some space, on the output's disk or on that of the temporary and state folders"
         return f"{exc.strerror}", hint
@@ -137,7 +137,7 @@ def _of_the_machine(exc: Exception) -> tuple[str, str] | None:
         return f"{exc.strerror}", hint
     if isinstance(exc, UnicodeEncodeError) and exc.encoding == "utf-8":
         hint = "arguments and files must be UTF-8"
-        return f"not UTF-8: {exc.object[:80]!r}", hint
+        return f"not UTF-8: {secrets.redacted_start(exc.object, 80)!r}", hint
     return None
 
 
