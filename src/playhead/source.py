@@ -75,7 +75,7 @@ class OutOfBounds(PlayheadError):
 
 
 class UnreadableRecord(PlayheadError):
-    """A part of a record cannot be read; `rest` is the record without it."""
+    """A part of a record cannot be read; `marked` returns the record without it."""
 
     def __init__(self, rest: Records, reason: str) -> None:
         self._rest, self.reason, self.offset = rest, reason, rest.offsets[0]

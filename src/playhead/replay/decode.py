@@ -53,7 +53,7 @@ class Sampled:
 def sampled(samples: Sequence[Records], decoding: Decoding | None, word: str) -> Sampled:
     """Decode the samples, leaving out those that fail, and those behind values that fill the memory."""
     read, unread = readable(samples, "cannot be read")
-    read = [replace(each, decoded=None) for each in read]
+    read = [replace(each, decoded=None) for each in read if len(each)]
     if decoding is None:
         return Sampled(read, notes=unread)
     decoder = decoding.open()
