@@ -108,6 +108,10 @@ _LOGIN_IN_TEXT = re.compile(
 _TOKEN_AS_USER = re.compile(
     r"(?P<before>\b(?:https?|sc)://)(?P<password>[^\s/?#@:'\"\[\]]{1,500}+)(?=@)"
 )
+# A raw mark in it makes its beginning the host; a colon, or a pair, is not of a token.
+_CUT_TOKEN = re.compile(
+    r"(?P<scheme>\s*https?://)(?P<token>[^\s/?#@:=]*[/?#][^\s@:=]*)@", re.IGNORECASE
+)
 # librdkafka says what it computed from the password, in one iteration where a hostile server asks for that.
 _MADE_OF_PASSWORD = re.compile(r"(?P<before>!= ours )(?P<password>[A-Za-z0-9+/=]{1,500}+)")
 # An unquoted or half-quoted password of several words; the second word looks like a key.
@@ -341,7 +345,11 @@ def begins_with_login(address: str, *, may_be_pairs: bool = False) -> bool:
 def shown_address(address: str, *, may_be_pairs: bool = False) -> str:
     """Return what can be shown of the address of a server, whatever was written in its place."""
     if not begins_with_login(address, may_be_pairs=may_be_pairs):
-        return without_password(address)
+        token = _CUT_TOKEN.match(address)
+        if token is None:
+            return without_password(address)
+        remember(token["token"])
+        return f"{token['scheme']}{HIDDEN}@{address[token.end() :]}"
     remember_logins(address)
     return HIDDEN
 

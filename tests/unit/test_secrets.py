@@ -606,3 +606,11 @@ def test_an_address_without_a_scheme_may_have_one_in_its_password(rest, may_be_p
 @pytest.mark.parametrize("scheme", ["https", "jdbc:postgresql", "postgresql+psycopg"])
 def test_a_login_behind_a_scheme_is_no_beginning(scheme):
     assert secrets.shown_address(f"{scheme}://me:un5een@h/d") == f"{scheme}://me:{HIDDEN}@h/d"
+
+
+@pytest.mark.parametrize("token", ["to5een/Un6een", "to5een?Un6een", "to5een#Un6een", "to5een/"])
+def test_a_token_that_a_raw_mark_cuts_is_not_shown_as_a_host(token):
+    assert secrets.shown_address(f"https://{token}@h:9/x") == f"https://{HIDDEN}@h:9/x"
+    assert "5een" not in secrets.redact(f"cannot reach https://{token}@h:9/x now")
+    for plain in ("https://h:9/x", "https://h/x?a=b"):
+        assert secrets.shown_address(plain) == plain
