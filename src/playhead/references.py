@@ -8,7 +8,7 @@ from getpass import getpass
 
 from playhead.errors import BadValue, UsageError
 from playhead.host import named_files, paths
-from playhead.printable import one_line
+from playhead.printable import is_unicode, one_line
 from playhead.secrets import ENV_REFERENCE, is_reference, is_torn, remember, without_password
 
 PROMPT = "prompt:"
@@ -43,6 +43,10 @@ def resolve(text: str, *, key: str, where: str, is_secret: bool = True) -> str:
                 key, found=match[0], needed=f"environment variable {name} to be set", where=where
             )
         value = os.environ[name]
+        if not is_unicode(value):
+            remember(value)
+            needed = f"environment variable {name} to be UTF-8"
+            raise BadValue(key, found=match[0], needed=needed, where=where)
         if not is_secret:
             return value
         return _remembered(value, key) if is_reference(text) else remember(value)

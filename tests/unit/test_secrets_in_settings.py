@@ -198,3 +198,13 @@ def test_no_part_of_a_long_password_is_shown_where_an_error_is_cut(run, monkeypa
     code, out, err = run("resume", "abc", "postgres:x", "--source", "kafka://127.0.0.1:9/t")
     assert (code, "wort" in out + err) == (1, False)
     assert "not UTF-8" in err
+
+
+def test_a_secret_that_is_not_utf8_is_named_by_its_variable(run, monkeypatch):
+    """The Kafka client took it for none, and said that a password must be set."""
+    monkeypatch.setenv("PW", "wort\udce9wort")
+    sasl = ("-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN")
+    login = ("-X", "sasl.username=u", "-X", "sasl.password=${PW}")
+    code, out, err = run("topics", "list", "-b", "127.0.0.1:9", *sasl, *login)
+    assert (code, "wort" in out + err) == (2, False)
+    assert "needed: environment variable PW to be UTF-8" in err
