@@ -49,7 +49,7 @@ _SECRET_KEYS = (
     "scram_server_key",
 )
 IS_URL = re.compile(r"\s*[^\s=]*://")
-# Only this one has a colon in it; another one is a user's name and the beginning of a password with `://`.
+# Of schemes, only this one has a colon in it; before another colon is a user's name, and behind it a password with `://`.
 _SCHEME = re.compile(r"\s*(?:jdbc:)?[a-z0-9+.-]*", re.IGNORECASE)
 # Their login is in front of the host; `kafka://h:9092/a@b` is no login.
 _HAS_LOGIN = re.compile(r"\s*(?:postgres(?:ql)?|https?)://", re.IGNORECASE)
