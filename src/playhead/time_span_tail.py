@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from playhead.record import Slice, TimestampType
 from playhead.records import Records
-from playhead.source import Reader, Source, TopicPartition
+from playhead.source import Reader, Source, TopicPartition, rejecting
 
 WHOLE_OFFSETS, WHOLE_BYTES = 250_000, 48 << 20
 """Tails are read completely up to this many offsets and bytes in all."""
@@ -171,7 +171,7 @@ def _read_wholly(source: Source, tails: Sequence[Tail]) -> None:
     room = [WHOLE_BYTES]
 
     def work(lot: Sequence[Tail]) -> None:
-        with source.open() as reader:
+        with rejecting(source) as reader:
             for tail in lot:
                 if room[0] > 0:
                     room[0] -= _read(reader, tail, room[0])
@@ -283,7 +283,7 @@ def _glanced(source: Source, wanted: Sequence[Slice]) -> Iterable[tuple[Slice, T
 
 def _read_probes(source: Source, wanted: Sequence[Slice]) -> Iterator[tuple[Slice, Times]]:
     until = time.monotonic() + WITHIN_S
-    with source.open() as reader:
+    with rejecting(source) as reader:
         for probe in wanted:
             yield _probe(reader, probe)
             if time.monotonic() > until:

@@ -21,6 +21,7 @@ from playhead.time_span import READ_ON, SAMPLED, TimeSpan
 from tests.fix_commands import Playhead, RunBytes
 from tests.fix_replay import T0_MS, Deck
 from tests.fix_topics import write
+from tests.sandbox.kafka_log import produce_raw
 
 MINUTE, HOUR = 60_000, 3_600_000
 SECONDS, PARTITIONS = 9_000, 3
@@ -111,6 +112,18 @@ def test_nothing_is_left_out_where_there_are_samples_only(
     assert left_out(found, records) == set()
     assert {each.to_offset for each in found.partitions.values()} == {SECONDS}
     assert {note.code for note in found.notes} == {READ_ON}
+
+
+def test_a_record_that_cannot_be_read_has_a_time(servers: Deck, kafka: KafkaConnection) -> None:
+    """Behind the span too, where its times are looked at: no span by time could be planned."""
+    topic = servers.topic("unreadable")
+    rows = [(T0_MS + at * 1_000, b"k", b"v", ((b"caf\xe9", b"1"),)) for at in range(9)]
+    produce_raw(kafka, topic, 0, rows)
+    source = KafkaSource(kafka, (topic,))
+    span = Resolved(T0_MS + 2_000, T0_MS + 5_000)
+    found = time_span.time_span(source, source.bounds(), span, lateness_ms=0)
+    [held] = found.partitions.values()
+    assert (held.from_offset, held.to_offset) == (2, 5)
 
 
 def test_a_glance_shows_the_records_that_are_there(
