@@ -60,6 +60,8 @@ def test_a_replay_rejects_it(deck: Deck, odd: str, asked: Mapping[str, Any]) -> 
     assert totals(ran(planned)) == {"written": len(GOOD), "dead": len(BAD)}
     assert is_whole(deck, table)
     assert are_letters(deck, dead)
+    # Another one among the letters, of a stranger, does not end the comparison with them.
+    produce_raw(deck.connection, dead, 0, rows(range(1)))
     assert api.planned(planned.plan, deck.configuration()).verify().agrees
 
 

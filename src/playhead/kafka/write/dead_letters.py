@@ -24,7 +24,7 @@ from playhead.ledger import Entry
 from playhead.note import Note
 from playhead.record import Record, Slice
 from playhead.records import Records
-from playhead.source import TopicPartition
+from playhead.source import TopicPartition, rejecting
 
 _NO_TIME_MS = -1
 # The client cannot send timestamp 0, and topics refuse times that are too far in the future.
@@ -90,7 +90,8 @@ class DeadLetterTopic:
             bounds = source.bounds()
         except NoSuchTopic:
             return KafkaLetters(self.topic, True, {})
-        with source.read_directly().open() as reader:
+        # Other writers' records there may have headers that cannot be read; ours have not.
+        with rejecting(source.read_directly()) as reader:
             for place, held in bounds.items():
                 if held.earliest >= held.stable_end:
                     continue
