@@ -26,6 +26,7 @@ from playhead.host.faults import abort_points
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import LedgerWaits
 from playhead.kafka.admin.offsets import stable_ends
+from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write import compare, partition_writer, transactions
 from playhead.kafka.write.dead_letters import DeadLetterTopic
 from playhead.kafka.write.ledger_keys import LEDGER_TOPIC, key_of, new_writer, transactional_id
@@ -35,7 +36,7 @@ from playhead.kafka.write.transactions import Transactions
 from playhead.ledger import remaining
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
-from playhead.source import SourceFacts
+from playhead.source import SourceFacts, rejecting
 from playhead.target import AlreadyCommitted, InspectRequest, InUse
 from playhead.terms import OtherTerms
 from playhead.testing import Aborted, armed
@@ -43,6 +44,7 @@ from playhead.testing.link_proxy import LinkProxy
 from playhead.testing.target_case import terms
 from tests.fix_topics import records_in
 from tests.fix_torture import SEED
+from tests.sandbox.kafka_log import produce_raw
 
 TERMS = ("kafka.terms_looked", "kafka.terms_sent", "kafka.terms_committed")
 POINTS = sorted(
@@ -464,7 +466,11 @@ def test_copies_behind_an_open_transaction_are_not_missing(
     other.close()
 
 
-def test_offset_maps_are_right_while_others_write(kafka: KafkaConnection, topic: str) -> None:
+@pytest.mark.parametrize("name", [b"fine", b"\xff"])
+def test_offset_maps_are_right_while_others_write(
+    kafka: KafkaConnection, topic: str, name: bytes
+) -> None:
+    """Also if their records cannot be read."""
     target = KafkaTarget(kafka, topic)
     replay_id = prepared(target)
     done = Event()
@@ -474,6 +480,7 @@ def test_offset_maps_are_right_while_others_write(kafka: KafkaConnection, topic:
         while not done.is_set():
             producer.produce(topic, b"somebody else's", partition=0)
             producer.poll(0.001)
+            produce_raw(kafka, topic, 0, [(1, None, b"somebody else's", ((name, b"1"),))])
         producer.flush()
 
     thread = Thread(target=disturb)
@@ -493,11 +500,15 @@ def test_offset_maps_are_right_while_others_write(kafka: KafkaConnection, topic:
     finally:
         done.set()
         thread.join()
-    truth = {
-        int(record.value): record.offset
-        for record in records_in(kafka, topic)
-        if record.value != b"somebody else's"
-    }
+    source = KafkaSource(kafka, (topic,))
+    with rejecting(source) as reader:
+        bounds = source.bounds()[topic, 0]
+        truth = {
+            int(record.value or b""): record.offset
+            for run in reader.read(Slice(topic, 0, 0, bounds.stable_end))
+            for record in run
+            if record.value != b"somebody else's"
+        }
     inexact = 0
     for entry in target.entries(replay_id):
         map_ = OffsetMap.from_details(entry.details)

@@ -16,7 +16,7 @@ from playhead.kafka.write.routing import Route, sendable
 from playhead.ledger import Entry
 from playhead.record import Headers, Slice, TimestampType
 from playhead.records import Records
-from playhead.source import Bounds, TopicPartition
+from playhead.source import Bounds, TopicPartition, rejecting
 from playhead.target import DifferenceKind, SliceComparison
 from playhead.task.dead_letter_check import named_refused
 from playhead.task.tally import Tally, digest_of
@@ -24,6 +24,8 @@ from playhead.task.tally import Tally, digest_of
 _SEEN_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
 _STAMPED = TimestampType.LOG_APPEND_TIME.value
+_NO_DIGEST = -1
+"""That of no record."""
 
 Digests = Mapping[int, int]
 """Maps an offset to a digest of the record's content."""
@@ -47,6 +49,12 @@ class _Content:
         if is_timeless:
             bare = (digest_of((None, *row[1:])) for row in rows)
             self.bare.update(zip(offsets, bare, strict=True))
+
+    def spoil(self, offsets: Iterable[int]) -> None:
+        """Note records that cannot be read: they are there, and copies of nothing."""
+        spoiled = dict.fromkeys(offsets, _NO_DIGEST)
+        self.whole |= spoiled
+        self.bare |= spoiled
 
 
 @dataclass(slots=True)
@@ -138,10 +146,11 @@ class Comparison:
             first, stop = max(end.first, bounds.earliest), min(end.last + 1, bounds.stable_end)
             if first >= stop:
                 continue
-            with source.open() as reader:
+            with rejecting(source) as reader:
                 for run in reader.read(Slice(*place, first, stop)):
                     rows = [*zip(run.timestamps_ms, run.keys, run.values, run.headers, strict=True)]
                     there.add(run.offsets, rows, is_timeless=is_timeless)
+                    there.spoil(run.undecoded)
                     there.is_stamped |= is_timeless and _STAMPED in run.timestamp_types
         return there
 
