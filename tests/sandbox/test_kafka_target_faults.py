@@ -466,6 +466,18 @@ def test_copies_behind_an_open_transaction_are_not_missing(
     other.close()
 
 
+def of_one_writer(kafka: KafkaConnection, topic: str) -> dict[int, int]:
+    """Return the numbers of its records, and their offsets."""
+    source = KafkaSource(kafka, (topic,))
+    with rejecting(source) as reader:
+        return {
+            int(record.value or b""): record.offset
+            for run in reader.read(Slice(topic, 0, 0, source.bounds()[topic, 0].stable_end))
+            for record in run
+            if record.value != b"somebody else's"
+        }
+
+
 @pytest.mark.parametrize("name", [b"fine", b"\xff"])
 def test_offset_maps_are_right_while_others_write(
     kafka: KafkaConnection, topic: str, name: bytes
@@ -500,15 +512,7 @@ def test_offset_maps_are_right_while_others_write(
     finally:
         done.set()
         thread.join()
-    source = KafkaSource(kafka, (topic,))
-    with rejecting(source) as reader:
-        bounds = source.bounds()[topic, 0]
-        truth = {
-            int(record.value or b""): record.offset
-            for run in reader.read(Slice(topic, 0, 0, bounds.stable_end))
-            for record in run
-            if record.value != b"somebody else's"
-        }
+    truth = of_one_writer(kafka, topic)
     inexact = 0
     for entry in target.entries(replay_id):
         map_ = OffsetMap.from_details(entry.details)
