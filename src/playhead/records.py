@@ -48,7 +48,7 @@ class Records:
     decoded: list[bytes | None] | None = None
     """The decoded values, as JSON or other text; None without a decoder."""
     undecoded: dict[int, str] = field(default_factory=dict)
-    """By offset, why a value could not be decoded."""
+    """By offset, why a value could not be decoded, or the record not be read."""
     sums: list[int] | None = None
     """The `content_sums` from before the records were transformed."""
     unselectable: dict[int, str] = field(default_factory=dict)

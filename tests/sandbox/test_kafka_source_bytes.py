@@ -17,6 +17,7 @@ from playhead.kafka.groups.position import AtInstant
 from playhead.kafka.read import consumer
 from playhead.kafka.read.absences import RecordsNotGiven
 from playhead.kafka.read.consumer import NothingGiven, OffsetsFall
+from playhead.kafka.read.planned_topics import PlannedTopics, TopicReplaced
 from playhead.kafka.read.reader import UnreadableHeader
 from playhead.kafka.read.scan import Scan, Stretch
 from playhead.kafka.read.source import KafkaSource, MisleadingTime
@@ -311,6 +312,23 @@ def test_such_records_can_be_rejected_beside_the_others(kafka, topic, bad):
     assert [at for run in runs for at in run.offsets] == [*range(8)]
     assert {at for run in runs for at in run.undecoded} == bad
     assert scan.scanned == 8
+
+
+def test_such_a_record_of_a_topic_that_was_made_again_is_not_taken(kafka, topic, monkeypatch):
+    produce_raw(kafka, topic, 0, [(9, b"k", b"v", ((b"\xff", b"1"),))] * 2)
+
+    def replaced(*_):
+        raise TopicReplaced(topic, expected_id="a", found_id="b")
+
+    poll = consumer.PartitionConsumer.poll_or_fail
+
+    def polled(*given):
+        monkeypatch.setattr(PlannedTopics, "confirm", replaced)
+        return poll(*given)
+
+    monkeypatch.setattr(consumer.PartitionConsumer, "poll_or_fail", polled)
+    with rejecting(KafkaSource(kafka, (topic,))) as reader, pytest.raises(TopicReplaced):
+        list(reader.read(Slice(topic, 0, 0, 2)))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -17,7 +17,7 @@ Fits = Callable[[bytes | None, bytes | None], bool]
 
 
 class NotDecoded(PlayheadError):
-    """A record's key or value cannot be decoded, or a part of it not be read."""
+    """A record's key or value cannot be decoded, or its headers cannot be read."""
 
     def __init__(self, records: Records, offset: int, reason: str, hint: str | None = None) -> None:
         self.topic, self.partition, self.offset = records.topic, records.partition, offset

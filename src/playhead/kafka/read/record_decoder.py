@@ -46,7 +46,7 @@ class _Undecoded:
     def runs(self) -> Iterator[Records | UnreadableHeader]:
         """Decode all records; one that cannot be read is an error after the records before it.
 
-        It is raised if none behind it can be read either.
+        An unreadable header is yielded, because the records behind it can be read; other errors are raised.
         """
         while self.left:
             run = Records(*self.place)

@@ -51,7 +51,7 @@ class _Content:
             self.bare.update(zip(offsets, bare, strict=True))
 
     def spoil(self, offsets: Iterable[int]) -> None:
-        """Note records that cannot be read: they are there, and copies of nothing."""
+        """Note records that cannot be read; they are copies of no record of the source."""
         spoiled = dict.fromkeys(offsets, _NO_DIGEST)
         self.whole |= spoiled
         self.bare |= spoiled
