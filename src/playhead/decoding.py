@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from playhead.account import Account
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Reader, RejectingReader
+from playhead.source import NOT_WHOLE, UNREADABLE, Reader, RejectingReader
 
 PLAIN_FORMS: Final = (
     "string",
@@ -109,5 +109,6 @@ def without_undecoded(account: Account, runs: Iterable[Records]) -> Iterator[Rec
                 kept.append(index)
             else:
                 refused = records.record(index)
-                account.refuse(refused, kind=_KIND, reason=reason, is_final=True)
+                kind = UNREADABLE if reason.startswith(NOT_WHOLE) else _KIND
+                account.refuse(refused, kind=kind, reason=reason, is_final=True)
         yield records.pick(kept)

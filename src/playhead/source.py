@@ -20,6 +20,10 @@ TopicPartition = tuple[str, int]
 _LOOKS_AGAIN = 2
 _END_WITHIN_S = 3.0
 
+NOT_WHOLE = "cannot be read whole: "
+"""The beginning of the reason for a record of which a part cannot be read: its dead letter lacks that part."""
+UNREADABLE = "unreadable"
+"""The kind of such a refusal."""
 UNREAD = "unread"
 """The code of a note on data that a source holds but cannot return; a proof repeats the note."""
 
@@ -78,10 +82,10 @@ class UnreadableRecord(PlayheadError):
     """A part of a record cannot be read; `marked` returns the record without it."""
 
     def __init__(self, rest: Records, reason: str) -> None:
-        self._rest, self.reason, self.offset = rest, reason, rest.offsets[0]
+        self._rest, self.reason, self.offset = rest, NOT_WHOLE + reason, rest.offsets[0]
         at = f"{rest.topic}:{rest.partition}"
         super().__init__(
-            f"{at} offset {self.offset}: {reason}",
+            f"{at} offset {self.offset}: {self.reason}",
             hint=f"read the records before and after it: --offsets {at}:FROM-TO without this offset",
         )
 

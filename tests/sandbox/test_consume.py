@@ -371,9 +371,7 @@ def test_a_record_with_an_unreadable_header_is_left_out_or_shown_without_any(
     produce_raw(kafka, topic, 0, rows)
     failed = on_sandbox("consume", topic, code=1)
     assert failed.stdout == b"0\n"
-    assert (
-        b"offset 1: a header's name is not UTF-8: none of its headers can be read" in failed.stderr
-    )
+    assert b"offset 1: cannot be read whole: a header's name is not UTF-8" in failed.stderr
     assert on_sandbox("consume", topic, "--on-error", "skip").stdout == b"0\n2\n"
     shown = on_sandbox("consume", topic, "--on-error", "raw", "-o", "jsonl").stdout
     found = [json.loads(line) for line in shown.splitlines()]

@@ -252,6 +252,27 @@ def test_a_letter_that_a_broker_did_not_copy_is_not_written_as_a_record_of_nothi
     assert [each.key for each in records_in(kafka, orders)] == [tombstone.key]
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason", "name"),
+    [("unreadable", "cannot be read whole: too large", "a"), ("header", "a NUL", "a\0b")],
+)
+def test_a_letter_that_is_not_the_record_as_it_was_does_not_return(
+    kafka: KafkaConnection, make_topic: Callable[..., str], kind: str, reason: str, name: str
+) -> None:
+    """It would be a record without its headers, or a tombstone."""
+    orders, dlq = make_topic(3), make_topic()
+    odd = record(0, orders, headers=((name, b"1"),), value=None)
+    good = DeadLetter(record(1, orders), "value", "too long")
+    with DeadLetterTopic(kafka, dlq).open(new_id()) as write_letters:
+        write_letters(Slice(orders, 2, 0, 2), [DeadLetter(odd, kind, reason), good])
+    with pytest.raises(RecordRefused, match="not the record as it was: .*its topic was " + orders):
+        redrive(kafka, dlq, new_id())
+    inspection, account = redrive(kafka, dlq, new_id(), rule="skip")
+    assert "redrive-not-copied" in {note.code for note in inspection.notes}
+    assert account.refused_offsets == {0}
+    assert [each.value for each in records_in(kafka, orders)] == [good.record.value]
+
+
 def test_a_partition_that_is_no_more(
     kafka: KafkaConnection, make_topic: Callable[..., str]
 ) -> None:

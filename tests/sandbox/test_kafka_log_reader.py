@@ -20,8 +20,10 @@ from playhead.kafka.read.consumer import OffsetsFall
 from playhead.kafka.read.log_heads import Heads
 from playhead.kafka.read.log_reader import LogReader
 from playhead.kafka.read.planned_topics import TopicReplaced
-from playhead.kafka.read.reader import KafkaReader, UnreadableHeader
+from playhead.kafka.read.reader import KafkaReader
 from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.read.two_readers import TwoReaders
+from playhead.kafka.read.unreadable import UnreadableHeader
 from playhead.record import Slice, TimestampType
 from playhead.source import OutOfBounds
 from playhead.testing import exercise_source
@@ -56,7 +58,7 @@ def source(client):
 
 def test_it_is_the_reader_of_a_source_that_is_read_directly(client, source, log):
     with client.open() as one, source.open() as other:
-        assert (type(one), type(other)) == (KafkaReader, LogReader)
+        assert (type(one), type(other)) == (TwoReaders, LogReader)
 
 
 @pytest.mark.parametrize("most", [1, 1 << 20])

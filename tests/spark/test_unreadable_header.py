@@ -18,7 +18,7 @@ GOOD = [at for at in range(COUNT) if at not in BAD]
 COLUMNS = "seq int, _offset bigint, _headers jsonb"
 PLACED = f"{COLUMNS}, _topic text, _partition int"
 LOST = {6, 7, 8}
-REASON = "a header's name is not UTF-8: none of its headers can be read"
+REASON = "cannot be read whole: a header's name is not UTF-8, and none of its headers can be read"
 # The character by which Java replaces what is not UTF-8 may also be in a name.
 NAME = "\ufffd"
 WHERE = {"where": "value:seq::int >= 0"}
@@ -47,7 +47,7 @@ def is_whole(deck: Deck, table: str) -> bool:
 def are_letters(deck: Deck, dead: str) -> bool:
     letters = [(each.value, dict(each.headers)) for each in deck.records(dead)]
     assert {held["__playhead.errors.reason"] for _, held in letters} == {REASON.encode()}
-    assert {held["__playhead.errors.kind"] for _, held in letters} == {b"undecodable"}
+    assert {held["__playhead.errors.kind"] for _, held in letters} == {b"unreadable"}
     return sorted(value or b"" for value, _ in letters) == sorted(b'{"seq": %d}' % at for at in BAD)
 
 

@@ -43,7 +43,7 @@ from playhead.schemas.registry import (
 from playhead.schemas.registry_decoder import Registered
 from playhead.schemas.schema_id import VALUE_HEADER, SchemaId
 from playhead.schemas.value_decoder import ValueDecoding
-from playhead.source import UnreadableRecord
+from playhead.source import NOT_WHOLE, UnreadableRecord
 from playhead.task.job import Job
 from playhead.task.play import play
 from playhead.task.slicer import Filter, Limits
@@ -588,7 +588,7 @@ class _Odd:
         for at in range(slice_.from_offset, slice_.to_offset):
             one = replace(Records.of([record(at)]), values=[b'{"n": 1}'])
             if at in self.bad:
-                raise UnreadableRecord(one, "it cannot be read")
+                raise UnreadableRecord(one, "no key")
             yield one
 
 
@@ -598,7 +598,7 @@ def test_what_cannot_be_read_is_rejected_and_the_others_decoded(form: str | None
     found = list(reading(_Odd({0, 3, 4}), decoding).read(Slice(TOPIC, 0, 0, 5)))
     assert [at for each in found for at in each.offsets] == [*range(5)]
     reasons = {at: reason for each in found for at, reason in each.undecoded.items()}
-    assert {at for at, reason in reasons.items() if reason == "it cannot be read"} == {0, 3, 4}
+    assert {at for at, reason in reasons.items() if reason == f"{NOT_WHOLE}no key"} == {0, 3, 4}
     assert set(reasons) == ({*range(5)} if form == "int" else {0, 3, 4})
     joined = found[0]
     for each in found[1:]:

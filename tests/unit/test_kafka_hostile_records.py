@@ -7,11 +7,12 @@ from confluent_kafka import Message
 
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin.answer_fields import BadAnswer
-from playhead.kafka.read import consumer
-from playhead.kafka.read.consumer import PartitionConsumer, RecordTooLarge, need_order
+from playhead.kafka.read import consumer, unreadable
+from playhead.kafka.read.consumer import PartitionConsumer, need_order
 from playhead.kafka.read.log_heads import heads_in
-from playhead.kafka.read.reader import KafkaReader, headers_of
+from playhead.kafka.read.reader import KafkaReader
 from playhead.kafka.read.scan import Scan, Stretch
+from playhead.kafka.read.unreadable import RecordTooLarge, headers_of
 from playhead.records import Records
 from tests.unit.test_absences import package
 
@@ -31,7 +32,7 @@ def message(offset, *, key=None, value=None, headers=None):
     ],
 )
 def test_a_record_is_too_large_by_any_part_of_it(large, monkeypatch):
-    monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 100)
+    monkeypatch.setattr(unreadable, "MOST_OF_A_RECORD", 100)
     small = {"key": b"k", "value": b"v", "headers": [("h", b"1"), ("i", None)]}
     found = [message(3, **small), message(4), message(5, **large), message(6, **small)]
     headers, _, failure = headers_of(found)
@@ -41,7 +42,7 @@ def test_a_record_is_too_large_by_any_part_of_it(large, monkeypatch):
 
 
 def test_records_that_are_too_large_together_are_not_refused(monkeypatch):
-    monkeypatch.setattr(consumer, "MOST_OF_A_RECORD", 100)
+    monkeypatch.setattr(unreadable, "MOST_OF_A_RECORD", 100)
     headers, _, failure = headers_of([message(n, key=bytes(60)) for n in range(3)])
     assert (headers, failure) == ([(), (), ()], None)
 

@@ -18,6 +18,8 @@ ROW = (
     BEGINNING
     + 'LOG,00000,"duration: 1.000 ms  statement: SELECT {line}",,,,,,,,,"","client backend",,0'
 )
+UNREAD = "unread"
+"""The session of a row that cannot be read."""
 Rows = Sequence[tuple[str, int, int | None]]
 
 
@@ -39,6 +41,7 @@ class Source:
             offsets=range(len(rows)),
             values=[ROW.format(session=name, line=line).encode() for name, line, _ in rows],
             headers=[() if place is None else headers_of(place) for *_, place in rows],
+            undecoded={at: "no headers" for at, (name, *_) in enumerate(rows) if name == UNREAD},
         )
 
 
@@ -70,3 +73,11 @@ def test_rows_behind_later_ones_are_counted() -> None:
 def test_without_places_partitions_have_no_order(partitions: int, has_order: bool) -> None:
     log, _ = read(*[[("ab"[n], 1, None)] for n in range(partitions)])
     assert log.has_order is has_order
+
+
+def test_a_row_that_cannot_be_read_is_counted_and_moves_no_other() -> None:
+    """Anyone who may write to the topic can write one, and its place cannot be read."""
+    log, texts = read([("a", 1, 10), (UNREAD, 9, None), ("a", 4, 40)], [("b", 2, 20), ("b", 3, 30)])
+    assert texts == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 4"]
+    assert (log.has_order, log.misplaced, len(log)) == (True, 0, 5)
+    assert log.reader.counts.not_rows == {"no headers": 1}

@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 from playhead.errors import PlayheadError
 from playhead.kafka.admin.answer_fields import BadAnswer
 from playhead.kafka.read import record_decoder
-from playhead.kafka.read.consumer import RecordTooLarge
 from playhead.kafka.read.log_heads import heads_in
 from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
+from playhead.kafka.read.unreadable import RecordTooLarge
 from playhead.record import TimestampType
 from playhead.records import Records
 from tests.sandbox import kafka_log
 from tests.their_kafka import MemoryRecordsBuilder
 
 PLACE = ("laps", 0)
+LAST_AT = 23
+"""Where a record batch has its last offset, counted from its first."""
 BYTES = st.none() | st.binary(max_size=300)
 ROWS = st.lists(
     st.tuples(
@@ -142,13 +144,6 @@ def test_a_batch_that_ends_early_is_said_to(change):
         decoded(changed(data, **change))
 
 
-def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
-    monkeypatch.setattr(record_decoder, "_MOST_UNPACKED", 1_000)
-    rows = [(1, b"k", bytes(2_000), ())]
-    with pytest.raises(BadAnswer, match="more than 1,000 bytes"):
-        decoded(kafka_log.batch(rows, [0], kafka_log.gzipped))
-
-
 @pytest.mark.parametrize(
     "large",
     [
@@ -157,7 +152,7 @@ def test_a_batch_that_unpacks_to_too_much_is_an_error(monkeypatch):
         (1, b"k", b"v", ((b"", None),) * 200),
     ],
 )
-def test_a_record_that_is_too_large_is_an_error_after_the_records_before_it(monkeypatch, large):
+def test_a_record_that_is_too_large_hides_none_behind_it(monkeypatch, large):
     """Packed, it is a thousandth; as an object, and in a checksum, some times more."""
     monkeypatch.setattr(record_decoder, "MOST_OF_A_RECORD", 300)
     monkeypatch.setattr(record_decoder, "_MOST_HEADERS", 10)
@@ -166,10 +161,35 @@ def test_a_record_that_is_too_large_is_an_error_after_the_records_before_it(monk
     [head] = heads_in(data, keeps_records=True)
     found = records_in(PLACE, head.whole)
     assert next(found).offsets == [0, 1]
-    with pytest.raises(RecordTooLarge, match="laps:0 offset 2"):
-        next(found)
+    failure = next(found)
+    assert isinstance(failure, RecordTooLarge)
+    assert str(failure).startswith("laps:0 offset 2: cannot be read whole: ")
+    marked = failure.marked()
+    assert (marked.keys, marked.values, marked.headers) == ([None], [None], [()])
+    assert (marked.timestamps_ms, marked.undecoded) == ([1], {2: failure.reason})
+    assert [each.offsets for each in found] == [[3]]
     [after] = records_in(PLACE, head.whole, 3)
     assert after.offsets == [3]
+
+
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_a_batch_that_unpacks_to_too_much_is_as_many_unreadable_records(monkeypatch, has_gaps):
+    """If compaction has left gaps, nothing tells which offsets have a record."""
+    monkeypatch.setattr(record_decoder, "_MOST_UNPACKED", 1_000)
+    rows = [(at, b"k", bytes(400), ()) for at in (1, 9, 5)]
+    [head] = heads_in(kafka_log.batch(rows, range(3), kafka_log.gzipped), keeps_records=True)
+    if has_gaps:
+        data = bytearray(head.whole)
+        struct.pack_into(">i", data, LAST_AT, 3)
+        with pytest.raises(BadAnswer, match="laps:0 at offset 0: .*more than 1,000 bytes"):
+            next(records_in(PLACE, memoryview(data)))
+        return
+    found = [each.marked() for each in records_in(PLACE, head.whole, 1)]
+    assert [each.offsets for each in found] == [[1], [2]]
+    assert [each.timestamps_ms for each in found] == [[9]] * 2
+    assert all(each.keys == each.values == [None] and each.headers == [()] for each in found)
+    [reason] = {each.undecoded[each.offsets[0]] for each in found}
+    assert reason == "cannot be read whole: its record batch unpacks to more than 1,000 bytes"
 
 
 def test_a_record_with_an_unreadable_header_hides_none_behind_it():
@@ -178,7 +198,9 @@ def test_a_record_with_an_unreadable_header_hides_none_behind_it():
     before, *odd, after = records_in(PLACE, head.whole)
     assert (before.offsets, after.offsets) == ([0], [3])
     for at, each in enumerate(odd, 1):
-        assert str(each).startswith(f"laps:0 offset {at}: a header's name is not UTF-8")
+        assert str(each).startswith(
+            f"laps:0 offset {at}: cannot be read whole: a header's name is not UTF-8"
+        )
         marked = each.marked()
         assert (marked.keys, marked.values, marked.headers) == ([b"key"], [b"value"], [()])
         assert (marked.timestamps_ms, marked.undecoded) == ([7], {at: each.reason})

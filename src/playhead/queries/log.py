@@ -15,7 +15,7 @@ from playhead.querylog.statement import Statement
 from playhead.querylog.statements import StatementReader
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Source, TopicPartition
+from playhead.source import Source, TopicPartition, rejecting
 
 
 class Row(NamedTuple):
@@ -27,6 +27,8 @@ class Row(NamedTuple):
     offset: int
     value: bytes
     is_placed: bool
+    unread: str | None = None
+    """Why it cannot be read; None if it can."""
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class Log:
 
     def _rows(self, stack: ExitStack, slice_: Slice) -> Iterator[Row]:
         self._part((slice_.topic, slice_.partition))
-        for records in stack.enter_context(self.source.open()).read(slice_):
+        for records in stack.enter_context(rejecting(self.source)).read(slice_):
             yield from rows_of(records)
 
     def _part(self, place: TopicPartition) -> int:
@@ -84,6 +86,8 @@ class Log:
         if not row.is_placed:
             self._unplaced.add(row.partition)
         try:
+            if row.unread is not None:
+                raise NotARow(row.unread)
             read = read_row(row.value, place=place)
         except NotARow as exc:
             self.reader.not_a_row(str(exc))
@@ -111,5 +115,9 @@ def rows_of(records: Records) -> Iterator[Row]:
     for offset, value, headers in zip(
         records.offsets, records.values, records.headers, strict=True
     ):
+        if (unread := records.undecoded.get(offset)) is not None:
+            # At the first place, so that no other row waits for it.
+            yield Row(0, partition, offset, b"", True, unread)
+            continue
         at = place_in(headers or ())
         yield Row(offset if at is None else at, partition, offset, value or b"", at is not None)

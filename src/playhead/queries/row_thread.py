@@ -18,7 +18,7 @@ from playhead.errors import PlayheadError, Unavailable
 from playhead.queries.log import Row, rows_of
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import Bounds, Growing, Reader, Source, TopicPartition
+from playhead.source import Bounds, Growing, Reader, Source, TopicPartition, rejecting
 
 _LOOK_EVERY_S: Final = 0.4
 _RETRY_S: Final = 1.0
@@ -141,7 +141,7 @@ class RowThread:
                     if place not in streams:
                         self._starts.setdefault(place, bounds.earliest)
                         start = self._positions.setdefault(place, bounds.earliest)
-                        reader = stack.enter_context(self._source.open())
+                        reader = stack.enter_context(rejecting(self._source))
                         streams[place] = _Stream(place, reader, start, start)
                 ends = self._ends(found)
                 # One partition needs no second poll, because its offsets are in order.

@@ -26,7 +26,14 @@ from playhead.replay.verify import (
     findings_of,
     slots_of,
 )
-from playhead.source import LazyExplainer, Reader, Source, TopicPartition, read_directly
+from playhead.source import (
+    LazyExplainer,
+    Reader,
+    Source,
+    TopicPartition,
+    read_directly,
+    rejecting,
+)
 from playhead.target import Difference
 from playhead.task.slicer import Filter
 
@@ -61,11 +68,14 @@ class _Side:
     reader: Reader
     explainer: LazyExplainer
     unexplained: int = 0
+    unreadable: dict[TopicPartition, dict[int, str]] = field(default_factory=dict)
+    """Why records cannot be read whole; they are read, and not returned."""
 
     @classmethod
     @contextmanager
     def opened(cls, source: Source, filter_: Filter) -> Iterator["_Side"]:
-        with read_directly(source).open() as reader, closing(LazyExplainer(source)) as explainer:
+        opened = rejecting(read_directly(source))
+        with opened as reader, closing(LazyExplainer(source)) as explainer:
             yield cls(filter_, reader, explainer)
 
     def read(self, slice_: Slice) -> Iterator[Records]:
@@ -80,11 +90,23 @@ class _Side:
                 reached = records.offsets[-1] + 1
             verdicts = self.filter_.verdicts(records)
             if verdicts is None:
-                yield records
+                yield self._whole(records)
             else:
-                yield records.pick([*compress(range(len(records)), map(not_, verdicts))])
+                kept = [*compress(range(len(records)), map(not_, verdicts))]
+                yield self._whole(records.pick(kept))
         blanks += [(reached, piece.to_offset)] if reached < piece.to_offset else []
         self.unexplained += total(self.explainer.explain(piece.place, blanks).unexplained)
+
+    def _whole(self, records: Records) -> Records:
+        if not records.undecoded:
+            return records
+        place = records.topic, records.partition
+        self.unreadable.setdefault(place, {}).update(
+            {at: records.undecoded[at] for at in records.offsets if at in records.undecoded}
+        )
+        return records.pick(
+            [i for i, at in enumerate(records.offsets) if at not in records.undecoded]
+        )
 
 
 # --- tables: the target itself compares the rows
@@ -113,13 +135,15 @@ def against_archive(plan: Plan, source: Source, archive: Source) -> Verification
         for each in plan.partitions:
             found = pairs.setdefault(each.place, _Pair())
             for piece in slice_.pieces(_AT_ONCE) if (slice_ := each.slice()) else ():
-                found.compare(
-                    _by_offset(side, piece),
-                    _by_offset(other, _within(piece, held)),
-                    piece,
-                )
+                needed = _by_offset(side, piece)
+                there = _by_offset(other, _within(piece, held))
+                unread = side.unreadable.pop(each.place, {})
+                found.leave_out(unread, piece)
+                there = {at: it for at, it in there.items() if at not in unread}
+                found.compare(needed, there, piece)
     checks = tuple(found.check(place) for place, found in pairs.items())
     differences = [each for found in pairs.values() for each in found.differences]
+    differences += [each for found in pairs.values() for each in found.unread]
     shown = [_as_document(each) for each in differences[:MOST_DIFFERENCES]]
     return Verification(plan.replay_id, checks, tuple(shown), side.unexplained)
 
@@ -130,7 +154,15 @@ class _Pair:
     found: _Sum = field(default_factory=_Sum)
     different: int = 0
     same: int = 0
+    unknown: int = 0
     differences: list[Difference] = field(default_factory=list)
+    unread: list[Difference] = field(default_factory=list)
+
+    def leave_out(self, unread: Mapping[int, str], piece: Slice) -> None:
+        """Count records of the source that cannot be compared."""
+        self.unknown += len(unread)
+        for offset, reason in sorted(unread.items())[: MOST_DIFFERENCES - len(self.unread)]:
+            self.unread.append(Difference("unknown", *piece.place, offset, reason))
 
     def compare(
         self, needed: Mapping[int, Record], there: Mapping[int, Record], piece: Slice
@@ -155,8 +187,9 @@ class _Pair:
 
     def check(self, place: TopicPartition) -> PartitionCheck:
         agree = self.expected == self.found and not self.different
-        counts = (self.expected.count, self.found.count, self.different)
-        return PartitionCheck(*place, 1, *counts, agree, self.same)
+        expected = self.expected.count + self.unknown
+        counts = (expected, self.found.count, self.different)
+        return PartitionCheck(*place, 1, *counts, agree, self.same, self.unknown)
 
 
 def _by_offset(side: _Side, slice_: Slice | None) -> dict[int, Record]:
@@ -203,7 +236,7 @@ def against_topics(
     expected, unread = _summed(expecting(source, plan.source), plan.slices(), filter_)
     found, of_copies = _summed(copies, _from_instant(copies, plan.from_ms), filter_)
     checks = [
-        _check_topic(topic, expected.get(topic, _Sum()), found.get(name, _Sum()))
+        _check_topic(topic, expected.get(topic, _TopicSum()), found.get(name, _TopicSum()))
         for topic, name in sorted(names.items())
     ]
     return Verification(plan.replay_id, tuple(checks), (), unread + of_copies)
@@ -224,27 +257,36 @@ def _from_instant(source: Source, from_ms: int | None) -> list[Slice]:
     return [Slice(*place, start, end) for place, start, end in spans if start < end]
 
 
+@dataclass(slots=True)
+class _TopicSum(_Sum):
+    unread: int = 0
+    """Records that cannot be read whole, which are in no sum."""
+
+
 def _summed(
     source: Source, slices: Sequence[Slice], filter_: Filter
-) -> tuple[dict[str, _Sum], int]:
+) -> tuple[dict[str, _TopicSum], int]:
     """Return the sums of each topic, and how many offsets gave no record without a reason."""
-    sums: dict[str, _Sum] = {}
+    sums: dict[str, _TopicSum] = {}
     with _Side.opened(source, filter_) as side:
         for work in partition_works(slices):
             for slice_ in work:
-                sum_ = sums.setdefault(slice_.topic, _Sum())
+                sum_ = sums.setdefault(slice_.topic, _TopicSum())
                 for records in side.read(slice_):
                     sum_.add(records)
+                    sum_.unread += len(side.unreadable.pop(slice_.place, {}))
         return sums, side.unexplained
 
 
-def _check_topic(topic: str, expected: _Sum, found: _Sum) -> PartitionCheck:
-    agree = expected == found
+def _check_topic(topic: str, expected: _TopicSum, found: _TopicSum) -> PartitionCheck:
+    agree = (expected.count, expected.total) == (found.count, found.total)
     same = expected.count if agree else 0
-    different = max(abs(expected.count - found.count), 0 if agree else 1)
+    # Of the copies that cannot be read, this many are surely of no record of the source.
+    strange = max(0, found.unread - expected.unread)
+    different = max(abs(expected.count - found.count), 0 if agree else 1) + strange
     # At least this many differ; the sums do not show which.
-    unknown = max(0, expected.count - same - different)
-    counts = (expected.count, found.count, different)
+    unknown = max(0, expected.count - same - different) + expected.unread
+    counts = (expected.count + expected.unread, found.count + found.unread, different)
     return PartitionCheck(topic, None, 1, *counts, agree, same, unknown)
 
 

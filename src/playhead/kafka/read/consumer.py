@@ -5,7 +5,7 @@ import ctypes
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from operator import ge
 from typing import Any
 from uuid import uuid4
@@ -17,17 +17,22 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin import clients
 from playhead.kafka.admin.answer_fields import BadAnswer
-from playhead.kafka.admin.errors import Meaning, meaning_of, refused, words_of
+from playhead.kafka.admin.errors import (
+    KafkaRefused,
+    Meaning,
+    meaning_of,
+    refused,
+    text_of,
+    words_of,
+)
 from playhead.kafka.read.client_progress import NOT_KNOWN, Progress, progress_in
-from playhead.record import Headers
+from playhead.kafka.read.unreadable import MOST_OF_A_RECORD
 from playhead.source import TopicPartition
 
 AT_ONCE = 64
 """Records per call of the client: each may have 100,000 headers, some bytes of a packed record batch, and takes 14 MB.
 With more than 500, Python's objects outgrow the caches, and it is slower.
 """
-MOST_OF_A_RECORD = 256 << 20
-"""Bytes of a record. Compressed, they can be a thousandth of it, so a broker's limit does not bound them."""
 _MOST_UNPACKED = 3 << 30
 """Far more than the client keeps of what it has unpacked: `max.partition.fetch.bytes` counts packed bytes."""
 _UNPACKED_HINT = (
@@ -79,17 +84,12 @@ class UnpacksTooMuch(PlayheadError):
         )
 
 
-class RecordTooLarge(PlayheadError):
-    """A record is larger than those that are read."""
+class NotUnpacked(KafkaRefused):
+    """The client cannot unpack a record batch, which may be damaged or unpack to too much."""
 
-    def __init__(self, topic: str, partition: int, offset: int, size: int) -> None:
-        self.topic, self.partition, self.offset, self.size = topic, partition, offset, size
-        super().__init__(
-            f"{topic}:{partition} offset {offset}: key, value and headers have {size:,} bytes "
-            f"unpacked, and at most {MOST_OF_A_RECORD:,} are read",
-            hint="replay the records before and after it: --offsets "
-            f"{topic}:{partition}:FROM-TO without this offset",
-        )
+    def __init__(self, action: str, *, reason: str) -> None:
+        super().__init__(action, reason=reason)
+        self.hint = _UNPACKED_HINT.format(limit=MOST_OF_A_RECORD >> 20)
 
 
 class OffsetsFall(BadAnswer):
@@ -117,30 +117,6 @@ class NothingGiven(BadAnswer):
             "the record batch there may be damaged; Kafka's kafka-dump-log shows it; read the records before and after "
             f"it: --offsets {topic}:{number}:FROM-TO"
         )
-
-
-def first_too_large(
-    found: Sequence[Message], headers: Sequence[Headers], size: int
-) -> tuple[int, RecordTooLarge] | None:
-    """Return the index and the error of the first record that is too large; None if there is none.
-
-    `size` is the number of bytes of all of them together.
-    """
-    if size <= MOST_OF_A_RECORD:
-        return None
-    for index, (each, its) in enumerate(zip(found, headers, strict=True)):
-        own = bytes_of([each], [its])
-        if own > MOST_OF_A_RECORD:
-            return index, RecordTooLarge(each.topic(), each.partition(), each.offset(), own)
-    return None
-
-
-def bytes_of(found: Sequence[Message], headers: Sequence[Headers]) -> int:
-    """Return the bytes of values, keys and headers; a character of a header's name counts as one."""
-    keys = map(Message.key, found)
-    parts = chain.from_iterable(chain.from_iterable(headers))
-    held = chain(filter(None, keys), filter(None, parts))
-    return sum(map(len, found)) + sum(map(len, held))
 
 
 def need_order(found: Sequence[Message]) -> None:
@@ -305,10 +281,9 @@ class PartitionConsumer:
     def refuse_permanent(self, error: KafkaError, purpose: str) -> None:
         """Raise permanent errors; remember others as the reason if nothing arrives."""
         if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
-            found = refused(error, purpose)
             if error.code() == KafkaError._BAD_COMPRESSION:
-                found.hint = _UNPACKED_HINT.format(limit=MOST_OF_A_RECORD >> 20)
-            raise found
+                raise NotUnpacked(purpose, reason=text_of(error))
+            raise refused(error, purpose)
         self._last_error = words_of(error)
 
     def _on_error(self, error: KafkaError) -> None:

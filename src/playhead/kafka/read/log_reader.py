@@ -11,18 +11,18 @@ from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S
 from playhead.kafka.admin.offsets import NoSuchTopic
 from playhead.kafka.read.log_heads import Heads, open_heads
 from playhead.kafka.read.planned_topics import PlannedTopics
-from playhead.kafka.read.reader import KafkaReader, UnreadableHeader
+from playhead.kafka.read.reader import KafkaReader
 from playhead.kafka.read.record_decoder import NotDecodedHere, records_in
 from playhead.record import Slice
 from playhead.records import Records
-from playhead.source import TopicPartition
+from playhead.source import TopicPartition, UnreadableRecord
 
 _FETCH_BYTES = 4 << 20
 _EMPTY_ANSWERS = 20
 """After this number, the offsets count as absent. Each takes half a second, in which slow storage may answer."""
 _AGAIN_S = 0.2
 
-_Stretch = tuple[int | None, Records | UnreadableHeader]
+_Stretch = tuple[int | None, Records | UnreadableRecord]
 """Records, and the offset up to which the log has no more before the next ones; None if it has none at all."""
 
 
@@ -79,7 +79,7 @@ class LogReader:
         self._place = None
         reached, found = self._rest or next(self._stretches)
         self._rest = None
-        if isinstance(found, UnreadableHeader):
+        if isinstance(found, UnreadableRecord):
             return self._at_unreadable(found, slice_)
         if reached is None:
             self._at = slice_.to_offset
@@ -91,7 +91,7 @@ class LogReader:
         self._place = slice_.place
         return found.cut(0, cut)
 
-    def _at_unreadable(self, found: UnreadableHeader, slice_: Slice) -> Records:
+    def _at_unreadable(self, found: UnreadableRecord, slice_: Slice) -> Records:
         """Raise, and continue after it; if the slice ends before it, return nothing."""
         self._place, behind = slice_.place, found.offset + 1
         if found.offset < slice_.to_offset:

@@ -7,36 +7,22 @@ from confluent_kafka import KafkaError, Message
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
-from playhead.kafka.read.consumer import (
-    PartitionConsumer,
-    RecordTooLarge,
-    bytes_of,
-    first_too_large,
-    need_order,
-)
+from playhead.kafka.read.consumer import PartitionConsumer, need_order
 from playhead.kafka.read.planned_topics import PlannedTopics
-from playhead.record import Headers, Slice
+from playhead.kafka.read.unreadable import add_columns, headers_of
+from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import Bounds, TopicPartition, UnreadableRecord
 
 RUN = 20_000
 """Records returned together, so that the topic's id is checked at a limited cost."""
 RUN_BYTES = 16 << 20
-BYTES_OF_A_HEADER = 128
-"""What a header takes beside its name and value, which may be empty."""
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_TOPIC_ID,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
-
-
-class UnreadableHeader(UnreadableRecord):
-    """A record has a header whose name is not UTF-8, which Kafka's protocol requires."""
-
-    def __init__(self, rest: Records) -> None:
-        super().__init__(rest, "a header's name is not UTF-8: none of its headers can be read")
 
 
 class KafkaReader:
@@ -166,7 +152,7 @@ class KafkaReader:
             self._behind = found[len(headers) + 1 :] + ends
             found, end = found[: len(headers)], 0
         run.headers += headers
-        _add_columns(run, found)
+        add_columns(run, found)
         self._seen = max(self._seen, found[-1].offset() + 1 if found else 0)
         if end > self._seen and self._is_believed(run, end):
             self._seen = end
@@ -221,39 +207,6 @@ class KafkaReader:
 def _is_trouble(found: Message) -> bool:
     error = found.error()
     return error is not None and error.code() != KafkaError._PARTITION_EOF
-
-
-def _add_columns(run: Records, found: list[Message]) -> None:
-    # The client's ids of timestamp types are Kafka's plus one.
-    kinds, instants = zip(*map(Message.timestamp, found), strict=True) if found else ((), ())
-    run.offsets += map(Message.offset, found)
-    run.timestamp_types += [kind - 1 for kind in kinds]
-    run.timestamps_ms += instants
-    run.keys += map(Message.key, found)
-    run.values += map(Message.value, found)
-
-
-def headers_of(
-    found: list[Message],
-) -> tuple[list[Headers], int, UnreadableHeader | RecordTooLarge | None]:
-    """Return the headers and the bytes of all, or of those before the first that cannot be read, and the reason."""
-    held: list[list[tuple[str, bytes | None]] | None] = []
-    failure: UnreadableHeader | RecordTooLarge | None = None
-    try:
-        # One after the other, so that the first missing result is the failure; asking again would
-        # return an empty list.
-        held.extend(map(Message.headers, found))
-    except (SystemError, UnicodeDecodeError):
-        bad = found[len(held)]
-        rest = Records(str(bad.topic()), bad.partition(), headers=[()])
-        _add_columns(rest, [bad])
-        failure = UnreadableHeader(rest)
-    headers: list[Headers] = [tuple(each) if each else () for each in held]
-    size = bytes_of(found[: len(headers)], headers)
-    if large := first_too_large(found[: len(headers)], headers, size):
-        index, failure = large
-        del headers[index:]
-    return headers, size + BYTES_OF_A_HEADER * sum(map(len, headers)), failure
 
 
 def _whole_to(whole_to: int, offsets: list[int]) -> int:

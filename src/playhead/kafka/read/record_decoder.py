@@ -5,16 +5,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from playhead.kafka.admin.answer_fields import BadAnswer
-from playhead.kafka.read.consumer import MOST_OF_A_RECORD, OffsetsFall, RecordTooLarge
+from playhead.kafka.read.consumer import OffsetsFall
 from playhead.kafka.read.log_heads import CURRENT, HEAD, MAGIC_AT
-from playhead.kafka.read.reader import BYTES_OF_A_HEADER, RUN, RUN_BYTES, UnreadableHeader
+from playhead.kafka.read.reader import RUN, RUN_BYTES
+from playhead.kafka.read.unreadable import (
+    BYTES_OF_A_HEADER,
+    MOST_OF_A_RECORD,
+    BatchTooLarge,
+    RecordTooLarge,
+    UnreadableHeader,
+)
 from playhead.record import Headers, TimestampType
 from playhead.records import Records
-from playhead.source import TopicPartition
-from playhead.unpacking import CodecMissing, Malformed, signed_varint, unpacked
+from playhead.source import TopicPartition, UnreadableRecord
+from playhead.unpacking import CodecMissing, Malformed, UnpacksTooFar, signed_varint, unpacked
 
 _CODEC, _LOG_APPEND = 0x07, 0x08
 _MOST_UNPACKED: Final = 1 << 30
+_MOST_MARKED: Final = 100_000
 _HALF: Final = 1 << 63
 _MOST_HEADERS: Final = 100_000
 """More stay undecoded: each takes memory, and without names and values, millions are some kilobytes in a log."""
@@ -43,11 +51,8 @@ class _Undecoded:
     """The offset of the last record that was passed."""
     at: int = 0
 
-    def runs(self) -> Iterator[Records | UnreadableHeader]:
-        """Decode all records; one that cannot be read is an error after the records before it.
-
-        An unreadable header is yielded, because the records behind it can be read; other errors are raised.
-        """
+    def runs(self) -> Iterator[Records | UnreadableRecord]:
+        """Decode all records; yield the error of one that cannot be read, because those behind it can be."""
         while self.left:
             run = Records(*self.place)
             try:
@@ -58,20 +63,18 @@ class _Undecoded:
                 raise self._damaged(str(exc)) from exc
             if run.offsets:
                 yield run
-            if isinstance(unreadable, UnreadableHeader):
+            if unreadable is not None:
                 self.left -= 1
                 yield unreadable
-            elif unreadable is not None:
-                raise unreadable
         if self.at != len(self.data):
             raise self._damaged(f"{len(self.data) - self.at:,} bytes follow the last record")
 
-    def _fill(self, run: Records) -> UnreadableHeader | RecordTooLarge | None:
+    def _fill(self, run: Records) -> UnreadableRecord | None:
         size = 0
         while self.left and size < RUN_BYTES and len(run) < RUN:
             try:
                 size += self._add_to(run)
-            except (UnreadableHeader, RecordTooLarge) as exc:
+            except UnreadableRecord as exc:
                 return exc
             self.left -= 1
         return None
@@ -104,26 +107,23 @@ class _Undecoded:
         self.before, self.at = offset, end
         if not is_needed:
             return 0
+        size = 0
         if length > MOST_OF_A_RECORD:
-            self._need_room(offset, key, value, headers)
-        into = run if unreadable is None else Records(*self.place)
+            size = sum(len(each) for part in ((key, value), *headers) for each in part if each)
+        is_too_large = size > MOST_OF_A_RECORD
+        into = Records(*self.place) if is_too_large or unreadable is not None else run
         into.offsets.append(offset)
         into.timestamps_ms.append(self._time(stamp) if self.stamp_ms is None else self.stamp_ms)
         into.timestamp_types.append(self.kind)
         into.keys.append(key)
         into.values.append(value)
         into.headers.append(headers)
+        if is_too_large:
+            # The other reader refuses them, too: a checksum takes ten times the memory of a header.
+            raise RecordTooLarge(into, size)
         if unreadable is not None:
             raise UnreadableHeader(into) from unreadable
         return length + BYTES_OF_A_HEADER * count
-
-    def _need_room(
-        self, offset: int, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> None:
-        """Refuse what the other reader refuses: a checksum takes ten times the memory of a header."""
-        size = sum(len(each) for part in ((key, value), *headers) for each in part if each)
-        if size > MOST_OF_A_RECORD:
-            raise RecordTooLarge(*self.place, offset, size)
 
     def _time(self, delta_ms: int) -> int:
         """Return a time as a number of 64 bits, as which Kafka's own clients compute it."""
@@ -136,21 +136,28 @@ class _Undecoded:
 
 def records_in(
     place: TopicPartition, whole: memoryview, start: int = 0
-) -> Iterator[Records | UnreadableHeader]:
+) -> Iterator[Records | UnreadableRecord]:
     """Return the records of a record batch from an offset on, in runs; see `_Undecoded.runs`."""
     if whole[MAGIC_AT] != CURRENT:
         raise NotDecodedHere
     head = HEAD.unpack_from(whole)
     first, attributes, last, first_ms, latest_ms, count = (head[n] for n in (0, 5, 6, 7, 8, 12))
+    kind = TimestampType.CREATE_TIME
+    if attributes & _LOG_APPEND:
+        kind = TimestampType.LOG_APPEND_TIME
     try:
         data = bytes(unpacked(attributes & _CODEC, whole[HEAD.size :], _MOST_UNPACKED))
     except CodecMissing as exc:
         raise NotDecodedHere from exc
+    except UnpacksTooFar as exc:
+        if not count == last + 1 <= _MOST_MARKED:  # Which offsets have a record is not known.
+            raise _damaged(place, first, str(exc)) from exc
+        for offset in range(max(first, start), first + last + 1):
+            rest = Records(*place, [offset], [latest_ms], [kind.value])
+            yield BatchTooLarge(rest, _MOST_UNPACKED)
+        return
     except Malformed as exc:
         raise _damaged(place, first, str(exc)) from exc
-    kind = TimestampType.CREATE_TIME
-    if attributes & _LOG_APPEND:
-        kind = TimestampType.LOG_APPEND_TIME
     stamp_ms = latest_ms if attributes & _LOG_APPEND else None
     end = first + last + 1
     yield from _Undecoded(

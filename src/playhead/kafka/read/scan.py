@@ -14,11 +14,11 @@ from playhead.errors import BrokerUnavailable, PlayheadError
 from playhead.kafka.admin.client import DEFAULT_TIMEOUT_S
 from playhead.kafka.read.absences import LogExplainer, RecordsNotGiven
 from playhead.kafka.read.consumer import OffsetsFall, PartitionConsumer, need_order
-from playhead.kafka.read.reader import headers_of
+from playhead.kafka.read.unreadable import headers_of
 from playhead.note import Note
 from playhead.record import Headers
 from playhead.records import Records
-from playhead.source import Bounds, OutOfBounds, Source, TopicPartition, UnreadableRecord
+from playhead.source import Bounds, OutOfBounds, Source, TopicPartition
 from playhead.span import OffsetSpan, Resolved
 from playhead.time_span import ReadOn, time_span
 
@@ -300,8 +300,6 @@ def _runs(place: TopicPartition, found: list[Message]) -> Iterator[Records]:
             yield _columns(place, found[: len(headers)], headers)
         if unread is None:
             return
-        if not isinstance(unread, UnreadableRecord):
-            raise unread
         yield unread.marked()
         found = found[len(headers) + 1 :]
 

@@ -39,6 +39,7 @@ from playhead.kafka.read.reader import KafkaReader
 from playhead.kafka.read.time_answers import leaving_out
 from playhead.kafka.read.time_lookup import first_records_at
 from playhead.kafka.read.time_probes import glance
+from playhead.kafka.read.two_readers import TwoReaders
 from playhead.record import Slice
 from playhead.source import Bounds, SourceFacts, TopicPartition
 from playhead.time_span_tail import Times
@@ -233,7 +234,7 @@ class KafkaSource:
         return replace(self, is_read_directly=True)
 
     @contextmanager
-    def open(self) -> Iterator[KafkaReader | LogReader]:
+    def open(self) -> Iterator[KafkaReader | LogReader | TwoReaders]:
         """Open a consumer without a group, which commits nothing, or the logs."""
         topics = PlannedTopics(
             self.connection,
@@ -243,7 +244,9 @@ class KafkaSource:
         )
         with closing(topics):
             topics.confirm_all()
-            made = LogReader if self.is_read_directly and self._can_log_in() else KafkaReader
+            made: type[KafkaReader | LogReader | TwoReaders] = KafkaReader
+            if self._can_log_in():
+                made = LogReader if self.is_read_directly else TwoReaders
             with closing(made(self.connection, topics, patience_s=self.patience_s)) as reader:
                 yield reader
 

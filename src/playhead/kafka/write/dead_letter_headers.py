@@ -8,9 +8,12 @@ from typing import Any
 
 from playhead.account import DeadLetter
 from playhead.record import Headers, Record
+from playhead.source import UNREADABLE
 
 PREFIX = "__playhead.errors."
 COUNT_HEADER = PREFIX + "count"
+ALTERED_HEADER = PREFIX + "altered"
+"""Says what of the record is not in the letter as it was, so that no redrive returns it."""
 RETURNS_TO = "returns_to"
 """In the plan of a redrive, and settled when it begins: the topics that its target does not name."""
 _CONNECT = "__connect.errors."
@@ -19,6 +22,7 @@ _SHARE_GROUP = "__dlq.errors."
 _SPRING = "kafka_dlt-"
 _SPRING_ORIGINAL = _SPRING + "original-"
 _SPRING_RETRY = "retry_topic-"
+_NOT_COPIED = "the broker did not copy the record (errors.deadletterqueue.copy.record.enable)"
 # The ledger's own topic: a record written there could claim any commit.
 _OURS = {"playhead.ledger"}
 _LARGEST = (1 << 63) - 1
@@ -34,8 +38,8 @@ class Origin:
     timestamp_ms: int | None
     count: int
     """How often the record has failed."""
-    is_empty: bool = False
-    """Whether the headers name the record, but the dead letter does not contain it."""
+    lacking: str = ""
+    """Why the dead letter does not contain the record as it was; empty if it does."""
 
 
 def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
@@ -54,6 +58,10 @@ def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
     kept = [
         (_sayable(name), value) for name, value in record.headers if not name.startswith(PREFIX)
     ]
+    if letter.kind == UNREADABLE:
+        own["altered"] = letter.reason
+    elif any(_sayable(name) != name for name, _ in record.headers):
+        own["altered"] = "the name of a header cannot be sent, and is written with escapes"
     said = [(PREFIX + name, text.encode("utf-8", "replace")) for name, text in own.items()]
     return (*kept, *said)
 
@@ -141,7 +149,9 @@ def _of_playhead(told: _Told) -> Origin | None:
     partition, timestamp_ms = (
         _number(told.get(PREFIX + name)) for name in ("partition", "timestamp")
     )
-    return Origin(topic, _place(partition), timestamp_ms, max(_count(told), 1))
+    altered = _text(told.get(ALTERED_HEADER))
+    lacking = f"the dead letter is not the record as it was: {altered}" if altered else ""
+    return Origin(topic, _place(partition), timestamp_ms, max(_count(told), 1), lacking)
 
 
 def _of_connect(told: _Told) -> Origin | None:
@@ -159,7 +169,7 @@ def _of_share_group(told: _Told, *, is_empty: bool) -> Origin | None:
     # A broker does not store the record's timestamp, and copies key and value only with
     # errors.deadletterqueue.copy.record.enable while the topic still has the record.
     partition = _place(_number(told.get(_SHARE_GROUP + "partition")))
-    return Origin(topic, partition, None, _count(told) + 1, is_empty)
+    return Origin(topic, partition, None, _count(told) + 1, _NOT_COPIED if is_empty else "")
 
 
 def _of_spring(told: _Told) -> Origin | None:

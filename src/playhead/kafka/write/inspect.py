@@ -130,11 +130,11 @@ def inspect_redrive(admin: Admin, look: InspectRequest, named: Collection[str]) 
     if lost:
         text = f"{lost} of {len(origins)} samples have no header that names their original topic"
         notes.append(Note("redrive-no-origin", text))
-    empty = sum(1 for origin in origins if origin is not None and origin.is_empty)
-    if empty:
+    lacking = [origin.lacking for origin in origins if origin is not None and origin.lacking]
+    if lacking:
         text = (
-            f"{empty} of {len(origins)} samples name an original record, but do not contain "
-            "it: the share group's errors.deadletterqueue.copy.record.enable was off"
+            f"{len(lacking)} of {len(origins)} samples name an original record, but do not contain "
+            f"it as it was: they are rejected; {lacking[0]}"
         )
         notes.append(Note("redrive-not-copied", text))
     others = sorted(told.difference(named)) if named else []

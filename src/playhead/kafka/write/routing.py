@@ -22,7 +22,6 @@ PartitionRule = Literal["auto", "keep", "key", "any"]
 Refusal = tuple[str, str]
 """The kind and the reason of a refusal."""
 # librdkafka takes 0 for now, and has no other way to write 0.
-_NOT_COPIED = "the broker did not copy the record (errors.deadletterqueue.copy.record.enable)"
 _NO_ZERO = "its timestamp is 0 (1970-01-01), which the Kafka client cannot send"
 
 
@@ -121,8 +120,8 @@ class RedriveRoute:
             origin = origin_of(records.record(index))
             if origin is None:
                 yield index, ("no-origin", "no header names its original topic")
-            elif origin.is_empty:
-                yield index, ("not-copied", f"{_NOT_COPIED}; its topic was {origin.topic}")
+            elif origin.lacking:
+                yield index, ("not-copied", f"{origin.lacking}; its topic was {origin.topic}")
             elif origin.topic == records.topic:
                 yield index, ("no-origin", f"its original topic is {origin.topic}, where it is now")
             elif not may_return_to(origin.topic):
