@@ -256,7 +256,7 @@ def test_a_letter_that_a_broker_did_not_copy_is_not_written_as_a_record_of_nothi
     ("kind", "reason", "name"),
     [("unreadable", "cannot be read whole: too large", "a"), ("header", "a NUL", "a\0b")],
 )
-def test_a_letter_that_is_not_the_record_as_it_was_does_not_return(
+def test_a_letter_that_differs_from_its_record_does_not_return(
     kafka: KafkaConnection, make_topic: Callable[..., str], kind: str, reason: str, name: str
 ) -> None:
     """It would be a record without its headers, or a tombstone."""
@@ -265,7 +265,7 @@ def test_a_letter_that_is_not_the_record_as_it_was_does_not_return(
     good = DeadLetter(record(1, orders), "value", "too long")
     with DeadLetterTopic(kafka, dlq).open(new_id()) as write_letters:
         write_letters(Slice(orders, 2, 0, 2), [DeadLetter(odd, kind, reason), good])
-    with pytest.raises(RecordRefused, match="not the record as it was: .*its topic was " + orders):
+    with pytest.raises(RecordRefused, match="differs from its record: .*its topic was " + orders):
         redrive(kafka, dlq, new_id())
     inspection, account = redrive(kafka, dlq, new_id(), rule="skip")
     assert "redrive-not-copied" in {note.code for note in inspection.notes}

@@ -33,7 +33,10 @@ from playhead.task.slicer import OpenSlice, ReadRun, Slicer
 from playhead.task.tally import SHOWN
 
 _OF_RUN = "it was written, but the table refuses it now: its row cannot be compared"
-_OF_SPAN = "it is refused: the table cannot take it, or it is a tombstone and there is no --tombstones rule"
+_OF_SPAN = (
+    "it is refused: it cannot be read, the table cannot take it, or it is a tombstone and there is no "
+    "--tombstones rule"
+)
 
 ReadSlice = Callable[[Slice], Iterable[ReadRun]]
 

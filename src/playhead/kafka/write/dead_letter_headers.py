@@ -13,7 +13,7 @@ from playhead.source import UNREADABLE
 PREFIX = "__playhead.errors."
 COUNT_HEADER = PREFIX + "count"
 ALTERED_HEADER = PREFIX + "altered"
-"""Says what of the record is not in the letter as it was, so that no redrive returns it."""
+"""Says how the letter differs from its record, so that no redrive returns it."""
 RETURNS_TO = "returns_to"
 """In the plan of a redrive, and settled when it begins: the topics that its target does not name."""
 _CONNECT = "__connect.errors."
@@ -39,7 +39,7 @@ class Origin:
     count: int
     """How often the record has failed."""
     lacking: str = ""
-    """Why the dead letter does not contain the record as it was; empty if it does."""
+    """How the dead letter differs from its record; empty if it does not."""
 
 
 def letter_headers(letter: DeadLetter, replay_id: str) -> Headers:
@@ -150,7 +150,7 @@ def _of_playhead(told: _Told) -> Origin | None:
         _number(told.get(PREFIX + name)) for name in ("partition", "timestamp")
     )
     altered = _text(told.get(ALTERED_HEADER))
-    lacking = f"the dead letter is not the record as it was: {altered}" if altered else ""
+    lacking = f"the dead letter differs from its record: {altered}" if altered else ""
     return Origin(topic, _place(partition), timestamp_ms, max(_count(told), 1), lacking)
 
 

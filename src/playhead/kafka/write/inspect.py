@@ -134,7 +134,7 @@ def inspect_redrive(admin: Admin, look: InspectRequest, named: Collection[str]) 
     if lacking:
         text = (
             f"{len(lacking)} of {len(origins)} samples name an original record, but do not contain "
-            f"it as it was: they are rejected; {lacking[0]}"
+            f"it unchanged: they are rejected; {lacking[0]}"
         )
         notes.append(Note("redrive-not-copied", text))
     others = sorted(told.difference(named)) if named else []
