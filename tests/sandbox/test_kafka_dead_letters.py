@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition
 
 from playhead.account import Account, DeadLetter, ErrorRule, RecordRefused
 from playhead.config.kafka_connection import KafkaConnection
+from playhead.host.clock import wait_until
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.read.source import KafkaSource
 from playhead.kafka.write.dead_letter_headers import COUNT_HEADER, RETURNS_TO, origin_of
@@ -265,6 +266,9 @@ def test_a_letter_that_differs_from_its_record_does_not_return(
     good = DeadLetter(record(1, orders), "value", "too long")
     with DeadLetterTopic(kafka, dlq).open(new_id()) as write_letters:
         write_letters(Slice(orders, 2, 0, 2), [DeadLetter(odd, kind, reason), good])
+    letters_there = KafkaSource(kafka, (dlq,))
+    # The marker of the transaction is written after its commit.
+    assert wait_until(lambda: letters_there.bounds()[dlq, 0].stable_end > 2, deadline_s=30)
     with pytest.raises(RecordRefused, match="differs from its record: .*its topic was " + orders):
         redrive(kafka, dlq, new_id())
     inspection, account = redrive(kafka, dlq, new_id(), rule="skip")

@@ -11,7 +11,7 @@ from playhead.kafka.read.reader import RUN, RUN_BYTES
 from playhead.kafka.read.unreadable import (
     BYTES_OF_A_HEADER,
     MOST_OF_A_RECORD,
-    RecordBatchTooLarge,
+    PackedTooFar,
     RecordTooLarge,
     UnreadableHeader,
 )
@@ -154,7 +154,7 @@ def records_in(
             raise _damaged(place, first, str(exc)) from exc
         for offset in range(max(first, start), first + last + 1):
             rest = Records(*place, [offset], [latest_ms], [kind.value])
-            yield RecordBatchTooLarge(rest, _MOST_UNPACKED)
+            yield PackedTooFar(rest, _MOST_UNPACKED)
         return
     except Malformed as exc:
         raise _damaged(place, first, str(exc)) from exc

@@ -30,7 +30,7 @@ class RecordTooLarge(UnreadableRecord):
         super().__init__(_emptied(rest), f"{said}, and at most {MOST_OF_A_RECORD:,} are read")
 
 
-class RecordBatchTooLarge(UnreadableRecord):
+class PackedTooFar(UnreadableRecord):
     """A record is in a record batch that unpacks to more than is unpacked at once."""
 
     def __init__(self, rest: Records, most: int) -> None:
