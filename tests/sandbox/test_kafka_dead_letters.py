@@ -268,7 +268,9 @@ def test_a_letter_that_differs_from_its_record_does_not_return(
         write_letters(Slice(orders, 2, 0, 2), [DeadLetter(odd, kind, reason), good])
     letters_there = KafkaSource(kafka, (dlq,))
     # The marker of the transaction is written after its commit.
-    assert wait_until(lambda: letters_there.bounds()[dlq, 0].stable_end > 2, deadline_s=30)
+    assert wait_until(
+        lambda: letters_there.bounds()[dlq, 0].stable_end > 2, deadline_s=30, every_s=0.1
+    )
     with pytest.raises(RecordRefused, match="differs from its record: .*its topic was " + orders):
         redrive(kafka, dlq, new_id())
     inspection, account = redrive(kafka, dlq, new_id(), rule="skip")
