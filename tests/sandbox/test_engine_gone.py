@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.fix_engine import logs_of
 from tests.fix_live import Show
@@ -163,6 +164,30 @@ def test_records_larger_than_the_heap_together_pass_through_a_transform(
     command = pipeline.start("--where", "length(value) > 0", "--spark-memory", "512m")
     pipeline.has(command, LARGE)
     assert pipeline.stopped(command).code == 0
+
+
+@pytest.mark.torture
+def test_a_pipeline_rejects_a_record_for_which_the_engine_has_no_memory(show: MakeShow) -> None:
+    """Ten kilobytes in the topic, and 300 MB as a record; Spark's reader has no limit."""
+    it = show("postgres")
+    it.feed(0, 40)
+    command = it.start("--on-error", "skip")
+    it.has(command, 40)
+    settings = {"compression.type": "zstd", "message.max.bytes": 400_000_000}
+    writer = Producer(it.deck.connection.for_librdkafka("producer") | settings)
+    writer.produce(it.topic, bytes(300 << 20), partition=0)
+    assert writer.flush(60) == 0
+    it.feed(40, 60)
+    it.has(command, 60)
+    done = it.stopped(command)
+    assert done.code == 0, done.err
+    assert "the next round is read without Spark" in done.err
+    # It continues with Spark.
+    command = it.start("--on-error", "skip")
+    it.feed(60, 80)
+    it.has(command, 80)
+    done = it.stopped(command)
+    assert (done.code, "without Spark" in done.err) == (0, False)
 
 
 LARGE = 640

@@ -1,7 +1,7 @@
 """The search for records for which an expression raises, against a plain list of them."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from playhead.task.raising_records import (
     TooManyRaise,
     until_stopped,
 )
+from playhead.task.round import Outcome, RoundWritten
 from playhead.task.slicer import Filter
 from playhead.testing import ListSource, ListTarget
 from tests.unit.replaying import record, runner, whole_plan
@@ -306,3 +307,37 @@ def test_a_pipeline_that_is_stopped_in_the_search_takes_nothing_for_absent() -> 
     rounds._round = lambda due, **_: SimpleNamespace(slices=due, is_alone=False)  # type: ignore[assignment]
     assert rounds._try(None, [Slice(TOPIC, 0, 0, 5)]) == "a stop was requested"  # type: ignore[arg-type]
     assert ground.standing.at == {(TOPIC, 0): 0}
+
+
+def test_a_pipeline_reads_one_round_itself_after_the_engine_had_no_memory() -> None:
+    """The record that is too large for Spark's reader is among those of the next round."""
+    used: list[str] = []
+
+    def outcome(way: str, slices: Sequence[Slice]) -> list[Outcome]:
+        used.append(way)
+        written = [
+            RoundWritten(*each.place, each.from_offset, each.to_offset, 1, 1, 5) for each in slices
+        ]
+        return [Outcome(written=written, is_whole=True)]
+
+    engine = SimpleNamespace(
+        write=lambda _, round_: outcome("spark", round_.slices),
+        read=lambda round_, _: outcome("ourselves", round_.slices),
+    )
+    ground = SimpleNamespace(
+        standing=PipelineProgress({(TOPIC, 0): 0}),
+        wish=SimpleNamespace(
+            name="p", request=SimpleNamespace(spec=SimpleNamespace(is_transformed=False))
+        ),
+        is_stopped=lambda: False,
+        ends=SimpleNamespace(target=SimpleNamespace(entries=lambda _: [])),
+        hold=SimpleNamespace(renew=lambda: None),
+        move_group=lambda _: None,
+        say=lambda _: None,
+    )
+    rounds = Rounds(ground, engine, begins_without_spark=True)  # type: ignore[arg-type]
+    rounds._round = lambda due, **_: SimpleNamespace(slices=due, is_alone=False)  # type: ignore[assignment]
+    for end in (5, 9, 12):
+        rounds._play(None, {(TOPIC, 0): end})  # type: ignore[arg-type]
+    assert used == ["ourselves", "spark", "spark"]
+    assert ground.standing.at == {(TOPIC, 0): 12}

@@ -42,6 +42,8 @@ class Queries:
     """The folder of Spark's checkpoint."""
     _strikes: int = 0
     _unanswered: int = 0
+    _is_full: bool = False
+    """Whether the engine has run out of memory, as it does with a large record."""
     _told: RepeatedNotice = field(default_factory=RepeatedNotice)
     _backoff: Backoff = field(default_factory=server_backoff)
 
@@ -69,7 +71,7 @@ class Queries:
 
         An engine error without a known cause is retried until it happens too often in a row.
         """
-        from playhead.spark.failures import EngineFailed
+        from playhead.spark.failures import EngineFailed, EngineOutOfMemory
 
         if not isinstance(exc, EngineFailed):
             raise exc
@@ -78,6 +80,7 @@ class Queries:
             self.ground.ends.source.bounds()
         except Unavailable as away:
             return str(away)
+        self._is_full = isinstance(exc, EngineOutOfMemory)
         self._strikes += 1
         if self._strikes > _MOST_STRIKES:
             raise exc
@@ -179,7 +182,12 @@ class Queries:
             lambda round_: live.write_rest(spark, round_),
             session.has_died,
         )
-        rounds = Rounds(ground, engine)
+        if self._is_full:
+            ground.say(
+                "the next round is read without Spark, because a record may be too large for it"
+            )
+        rounds = Rounds(ground, engine, begins_without_spark=self._is_full)
+        self._is_full = False
         try:
             stream.start(pipeline_id(ground.wish.name), tape, rounds)
             abort_point("live.started")

@@ -79,7 +79,10 @@ class Engine:
 class Rounds:
     """The rounds of one query; Spark calls it in a thread, one round after the other."""
 
-    def __init__(self, ground: PipelineContext, engine: Engine) -> None:
+    def __init__(
+        self, ground: PipelineContext, engine: Engine, *, begins_without_spark: bool = False
+    ) -> None:
+        """Make the loop; the records of its first round may be too large for Spark's reader."""
         self._ground, self._engine = ground, engine
         self._standing = ground.standing
         self._writer_id: str | None = None
@@ -88,6 +91,7 @@ class Rounds:
         self._backoff = server_backoff()
         self._is_first = True
         self._is_odd = False
+        self._is_large = begins_without_spark
         self.is_over = Event()
         self.failure: BaseException | None = None
 
@@ -147,6 +151,8 @@ class Rounds:
         return away
 
     def _written(self, frame: "DataFrame", round_: Round) -> list[Outcome]:
+        if self._is_large:
+            return self._read(round_)
         try:
             return self._engine.write(frame, round_)
         except TaskFailed as exc:
@@ -242,6 +248,7 @@ class Rounds:
     def _went_well(self) -> None:
         standing, say = self._standing, self._ground.say
         standing.rounds += 1
+        self._is_large = False
         self._backoff.start_over()
         if standing.state in (WAITING, DROPPING):
             lag_s = self._told.lasted_s()
