@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,9 +153,11 @@ def test_a_start_without_one_makes_it_in_the_background(servers_folder: Path) ->
         env=environment,
     )
     assert done.stdout.split() == ["7", "False"], done.stderr
-    # It is made with the lowest priority: on a busy machine it takes long.
+    # It is made only while the processor is idle, which the machine of a test may never be.
     deadline = time.monotonic() + 4 * WITHIN_S
     while not list(home.glob("playhead/aot/*.json")) and time.monotonic() < deadline:
+        for process in processes_that_mention(str(home)):
+            hurry(process)
         time.sleep(0.2)
     again = subprocess.run(
         [sys.executable, "-c", JOB],
@@ -184,6 +187,14 @@ def test_two_that_make_it_at_once_make_it_once(servers_folder: Path) -> None:
     found = jvm_cache.Cache(next(home.glob("playhead/aot/*.aot")))
     assert jvm_cache.Check(found).is_whole()
     shutil.rmtree(home)
+
+
+def hurry(process: int) -> None:
+    """Give a process and its threads the usual priority."""
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            os.sched_setscheduler(int(thread.name), os.SCHED_OTHER, os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), 0)
 
 
 TRAINING = """
