@@ -10,6 +10,8 @@ from simulation.kafka_cluster import ABORT, COMMIT, Cluster, Place, Stored
 
 SOURCE, TARGET, LETTERS, TABLE = "src", "dst", "letters", "rows"
 ARCHIVE = "/archive"
+LARGEST = 5_000
+"""Bytes of a record; a larger one is not read, and nothing of it is in its dead letter."""
 UPSETS = ("source made again", "target made again", "another target", "ledger expires")
 LIVE_UPSETS = ("source made again", "source made again", "source expires")
 BASE_MS = 1_767_200_000_000
@@ -250,6 +252,9 @@ def _record(choices: Choices, case: Case, place: tuple[int, int], wild: bool) ->
         value = None
     elif odd == 2 and case.on_error != "fail":
         value = choices.pick([b"no json", b'{"id": "x", "v": "y"}', b"[1]"])
+    elif odd == 3 and case.on_error != "fail" and case.pipeline is None:
+        # Spark's reader, which a pipeline has, knows no limit.
+        value = value[:-1] + b', "pad": "' + b"x" * LARGEST + b'"}'
     return Stored(0, "record", timestamp_ms, key, value)
 
 

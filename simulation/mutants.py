@@ -215,6 +215,17 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "letters of nothing return",
+        "a redrive writes a dead letter that lacks what could not be read of its record, as that record",
+        (
+            Change(
+                "kafka/write/routing.py",
+                "            elif origin.lacking:\n",
+                "            elif origin.lacking and not origin.topic:\n",
+            ),
+        ),
+    ),
+    Mutant(
         "overlap",
         "a slice that was committed meanwhile is committed once more into a topic",
         (

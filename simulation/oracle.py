@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulation.cases import Case
+from simulation.cases import LARGEST, Case
 from simulation.kafka_cluster import Stored
 
 Row = tuple[Any, ...]
@@ -55,7 +55,7 @@ def _into_table(case: Case, events: Sequence[tuple[int, Stored]], found: Outcome
         if record.value is None:
             _bury(case, number, record, kept, latest, found)
             continue
-        document = _document(record.value)
+        document = None if len(record.value) > LARGEST else _document(record.value)
         if document is None or document["id"] in case.orphans:
             _refuse(case, number, record, found)
             continue

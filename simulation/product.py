@@ -14,7 +14,9 @@ import pyarrow as pa
 from psycopg import conninfo
 
 import playhead.kafka.read.log_heads
+import playhead.kafka.read.record_decoder
 import playhead.kafka.read.source
+import playhead.kafka.read.unreadable
 import playhead.kafka.write.dead_letters
 import playhead.kafka.write.target
 import playhead.live.round_loop
@@ -42,7 +44,7 @@ from playhead.replay.journal import Journal as RealJournal
 from playhead.request import Request
 from playhead.target import InUse
 from playhead.terms import Terms
-from simulation import lighten, statements_ledger, statements_rows, threads
+from simulation import cases, lighten, statements_ledger, statements_rows, threads
 from simulation.kafka_log_heads import LogHeads
 from simulation.scheduler import Killed, Process
 from simulation.statements import of_session
@@ -68,6 +70,8 @@ def wire() -> None:
         name: {} for name in described
     }
     KafkaConnection.for_librdkafka = lambda self, role=None: dict(_settings(self.bootstrap_servers))  # type: ignore[method-assign]
+    for module in (playhead.kafka.read.unreadable, playhead.kafka.read.record_decoder):
+        module.MOST_OF_A_RECORD = cases.LARGEST  # type: ignore[attr-defined]
     _lighten()
     # What a dead process leaves behind is closed when it is collected, and has nobody to tell.
     sys.unraisablehook = lambda _: None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from playhead.errors import PlayheadError
 from playhead.proof import Proof
 from simulation import product
-from simulation.cases import LETTERS, SOURCE
+from simulation.cases import LARGEST, LETTERS, SOURCE
 from simulation.judge import Violation
 from simulation.kafka_cluster import Stored
 from simulation.scheduler import Killed, Task
@@ -27,8 +27,9 @@ def run(world: "World") -> None:
     one, request = world.scheduler, dict(_REQUEST)
     strangers = world.choices.below(3)
     if strangers:
-        request["on_error"] = "skip"
         _add_strangers(world, strangers)
+    if any(_origin(world, each) is None for each in _letters(world)):
+        request["on_error"] = "skip"
     wanted = _wanted(world)
     world.storm()
     plan = world.plan(request, REPLAY)
@@ -74,22 +75,25 @@ def _wanted(world: "World") -> dict[int, list[Carried]]:
         number: [_carried(each) for each in world.cluster.settled((SOURCE, number))]
         for number in range(world.case.partitions)
     }
-    died = {
-        (number, each.offset): each
-        for number in wanted
-        for each in world.cluster.settled((SOURCE, number))
-    }
     for letter in _letters(world):
-        said = dict(letter.headers)
-        if said.get(_TOPIC) == SOURCE.encode():
-            place = (
-                int(said[_PREFIX + "partition"] or b""),
-                int(said[_PREFIX + "offset"] or b""),
-            )
-            key, value, timestamp_ms, headers = _carried(died[place])
+        origin = _origin(world, letter)
+        if origin is not None:
+            number, died = origin
+            key, value, timestamp_ms, headers = _carried(died)
             back = (key, value, timestamp_ms, (*headers, (_DIED, b"1")))
-            wanted[place[0]].append(back)
+            wanted[number].append(back)
     return wanted
+
+
+def _origin(world: "World", letter: Stored) -> tuple[int, Stored] | None:
+    """The record that died, and its partition; None where it cannot be sent back."""
+    said = dict(letter.headers)
+    if said.get(_TOPIC) != SOURCE.encode():
+        return None
+    number, offset = (int(said[_PREFIX + name] or b"") for name in ("partition", "offset"))
+    [died] = [each for each in world.cluster.settled((SOURCE, number)) if each.offset == offset]
+    # Of one that is too large, the letter has nothing.
+    return None if len(died.value or b"") > LARGEST else (number, died)
 
 
 def _carried(record: Stored) -> Carried:
@@ -106,7 +110,7 @@ def _heed(world: "World", task: Task, wanted: dict[int, list[Carried]]) -> bool:
         world.played.proved += 1
         _compare(world, wanted, f"after {proof.verdict()!r}")
         letters = _letters(world)
-        back = sum(1 for each in letters if dict(each.headers).get(_TOPIC) == SOURCE.encode())
+        back = sum(1 for each in letters if _origin(world, each) is not None)
         counted = (proof.total("written"), proof.total("skipped"))
         if counted != (back, len(letters) - back):
             raise Violation(f"the proof of a redrive counts {counted} of {back} letters")
