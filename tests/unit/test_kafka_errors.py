@@ -146,3 +146,9 @@ def test_codes_are_classified_in_one_module() -> None:
         "consumer.py": ["KafkaError._ALL_BROKERS_DOWN"],
         "log_dirs.py": ["KafkaError.CLUSTER_AUTHORIZATION_FAILED"],
     }
+
+
+@pytest.mark.parametrize(("code", "is_known"), [(KafkaError.UNKNOWN, False), (42, True)])
+def test_a_failure_that_a_broker_does_not_explain_has_a_way_on(code: int, is_known: bool) -> None:
+    """Such as a lookup by time in a record that takes more memory than the broker has."""
+    assert bool(refused(KafkaError(code), "asking").hint) is not is_known

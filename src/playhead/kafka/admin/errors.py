@@ -216,7 +216,10 @@ def refused(error: KafkaError, action: str) -> KafkaRefused:
     """Return a permanent error as one of Playhead's."""
     if meaning_of(error) is Meaning.NOT_AUTHORIZED:
         return AclMissing(action, reason=text_of(error), resource=_RESOURCES[error.code()])
-    return KafkaRefused(action, reason=text_of(error))
+    found = KafkaRefused(action, reason=text_of(error))
+    if error.code() == KafkaError.UNKNOWN:
+        found.hint = "the broker failed and did not say why; its own log does"
+    return found
 
 
 @contextmanager
