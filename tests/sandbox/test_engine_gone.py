@@ -167,11 +167,14 @@ def test_records_larger_than_the_heap_together_pass_through_a_transform(
 
 
 @pytest.mark.torture
-def test_a_pipeline_rejects_a_record_for_which_the_engine_has_no_memory(show: MakeShow) -> None:
+@pytest.mark.parametrize("where", [(), ("--where", "length(value) > 0")])
+def test_a_pipeline_rejects_a_record_for_which_the_engine_has_no_memory(
+    show: MakeShow, where: tuple[str, ...]
+) -> None:
     """Ten kilobytes in the topic, and 300 MB as a record; Spark's reader has no limit."""
     it = show("postgres")
     it.feed(0, 40)
-    command = it.start("--on-error", "skip")
+    command = it.start("--on-error", "skip", *where)
     it.has(command, 40)
     settings = {"compression.type": "zstd", "message.max.bytes": 400_000_000}
     writer = Producer(it.deck.connection.for_librdkafka("producer") | settings)
@@ -183,7 +186,7 @@ def test_a_pipeline_rejects_a_record_for_which_the_engine_has_no_memory(show: Ma
     assert done.code == 0, done.err
     assert "the next round is read without Spark" in done.err
     # It continues with Spark.
-    command = it.start("--on-error", "skip")
+    command = it.start("--on-error", "skip", *where)
     it.feed(60, 80)
     it.has(command, 80)
     done = it.stopped(command)

@@ -8,6 +8,7 @@ from time import process_time
 import pytest
 
 from playhead.records import Records
+from playhead.source import NOT_WHOLE
 from playhead.transform import json_limits
 from playhead.transform.json_limits import LimitedJson
 from tests.unit.replaying import record
@@ -136,3 +137,40 @@ def test_values_of_a_schema_are_looked_at_too():
     assert sorted(found.undecoded) == [0, 1, 2, 4]
     assert found.undecoded[4] == "no schema"
     assert decoder.kinds([found]) == {"a": "integer"}
+
+
+@pytest.mark.parametrize("part", ["key", "value", "headers", "decoded"])
+def test_what_is_too_large_for_the_engine_is_rejected_without_it(part, monkeypatch):
+    """The engine keeps a record several times in its memory: one of 250 MB ended the run."""
+    monkeypatch.setattr(json_limits, "MOST_BYTES", 100)
+    large = (
+        {"headers": (("h", bytes(99)), ("i", None))} if part == "headers" else {part: bytes(101)}
+    )
+    small = {"key": b"k", "value": bytes(99)}
+
+    class Growing:
+        def open(self):
+            return self
+
+        def decoded_first(self, records):
+            grown = [each * 101 if each == b"1" else b"d" for each in records.values]
+            return replace(records, decoded=grown, undecoded={2: "no schema"})
+
+    decoding = LimitedJson()
+    if part == "decoded":
+        decoding, large, small = LimitedJson(Growing()), {"value": b"1"}, {"value": b"2"}
+    rows = [replace(record(at), key=None) for at in range(4)]
+    rows = [replace(each, **(large if each.offset in (1, 2) else small)) for each in rows]
+    found = decoding.open().decoded_first(Records.of(rows))
+    assert sorted(found.undecoded) == [1, 2]
+    assert all(each.startswith(f"{NOT_WHOLE}it has ") for each in found.undecoded.values())
+    for column, empty in (
+        (found.keys, None),
+        (found.values, None),
+        (found.readable, None),
+        (found.headers, ()),
+    ):
+        assert [column[1], column[2]] == [empty, empty]
+        assert column[0] == column[3]
+    assert found.values[0] == small["value"]
+    assert (found.decoded is found.values) == (part != "decoded")

@@ -1,17 +1,21 @@
-"""The documents for which the engine's JSON reader gives up and returns NULL.
+"""The records that the engine is not given: too large ones, and documents for which its JSON reader returns NULL.
 
 No condition is true for NULL, so such a record would count as filtered although its content is unknown.
 It is refused instead.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 from playhead.decoding import Decoder, Decoding, Kinds
 from playhead.records import Records
+from playhead.source import NOT_WHOLE
 
+MOST_BYTES: Final = 64 << 20
+"""Bytes of a record. The engine keeps it several times in its memory, which is 1 GB by default."""
 DEEPEST: Final = 1_000
 LONGEST_NUMBER: Final = 1_000
 LONGEST_NAME: Final = 50_000
@@ -41,7 +45,7 @@ class LimitedJson:
 
 @dataclass(frozen=True)
 class JsonLimits:
-    """Checks only values that are long enough to be nested too deeply."""
+    """Checks sizes, and the documents that are long enough to be nested too deeply."""
 
     inner: Decoder | None
 
@@ -50,6 +54,7 @@ class JsonLimits:
             found = replace(records, decoded=records.values, undecoded={})
         else:
             found = self.inner.decoded_first(records)
+        found = _without_large(found)
         reasons = {
             offset: reason
             for offset, key, value in zip(found.offsets, found.keys, found.readable, strict=True)
@@ -59,6 +64,43 @@ class JsonLimits:
 
     def kinds(self, runs: Iterable[Records], /) -> Kinds:
         return {} if self.inner is None else self.inner.kinds(runs)
+
+
+def _without_large(records: Records) -> Records:
+    """Return the records with those emptied and rejected that are too large."""
+    is_decoded = records.decoded is not None and records.decoded is not records.values
+    decoded = records.readable if is_decoded else ()
+    parts = chain(
+        records.keys, records.values, decoded, chain.from_iterable(chain(*records.headers))
+    )
+    if sum(map(len, filter(None, parts))) <= MOST_BYTES:
+        return records
+    sizes = [_size(records, index) for index in range(len(records))]
+    large = {
+        at: f"{NOT_WHOLE}it has {size:,} bytes, and at most {MOST_BYTES:,} are given to expressions"
+        for at, size in zip(records.offsets, sizes, strict=True)
+        if size > MOST_BYTES
+    }
+    fits = [at not in large for at in records.offsets]
+
+    def emptied(column: Sequence[Any], empty: Any) -> list[Any]:
+        return [each if is_kept else empty for each, is_kept in zip(column, fits, strict=True)]
+
+    values = emptied(records.values, None)
+    return replace(
+        records,
+        keys=emptied(records.keys, None),
+        values=values,
+        headers=emptied(records.headers, ()),
+        decoded=emptied(decoded, None) if is_decoded else values,
+        undecoded=dict(records.undecoded) | large,
+    )
+
+
+def _size(records: Records, index: int) -> int:
+    value, decoded = records.values[index], records.readable[index]
+    parts = [records.keys[index], value, *chain.from_iterable(records.headers[index])]
+    return sum(map(len, filter(None, parts))) + (len(decoded or b"") if decoded is not value else 0)
 
 
 def _why_not(what: str, held: bytes | None) -> str | None:
