@@ -262,20 +262,49 @@ def test_a_tombstone_whose_row_the_trigger_of_a_child_table_keeps(
     assert (entry.written, entry.filtered, entry.details["not_deleted"]) == (1, 1, 1)
 
 
-def test_rows_that_the_trigger_of_a_table_below_removes(sandbox: Endpoints, schema: str) -> None:
-    below = """
-    CREATE TABLE "{schema}".b (id int REFERENCES {{table}} ON DELETE CASCADE);
-    CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
-    $$BEGIN DELETE FROM "{schema}".cars WHERE id = 9; RETURN NULL; END$$;
-    CREATE TRIGGER t AFTER DELETE ON "{schema}".b FOR EACH ROW EXECUTE FUNCTION "{schema}".f()
-    """
-    columns = "id int PRIMARY KEY, v text"
+BELOW = """
+CREATE TABLE "{schema}".b (id int DEFAULT 5 REFERENCES {table} ({column}) {action});
+CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN DELETE FROM "{schema}".cars WHERE id = 9; RETURN NULL; END$$;
+CREATE {kind} TRIGGER t AFTER UPDATE OR DELETE ON "{schema}".b {when} FOR EACH ROW EXECUTE FUNCTION "{schema}".f()
+"""
+AT_ONCE, AT_THE_COMMIT = ("", ""), ("CONSTRAINT", "DEFERRABLE INITIALLY DEFERRED")
+
+
+def with_below(
+    sandbox: Endpoints, schema: str, column: str, action: str, moment: tuple[str, str]
+) -> Table:
+    """A table whose row 1 another one refers to; when that other row changes, a trigger deletes row 9 here."""
+    kind, when = moment
+    named = {"schema": "{schema}", "table": "{{table}}"}
+    below = BELOW.format(column=column, action=action, kind=kind, when=when, **named)
+    columns = "id int PRIMARY KEY, v int UNIQUE"
     table = made(sandbox, schema, columns, below, on_conflict="update", tombstones="delete")
-    table.commit(records({"id": 1}, {"id": 9}))
+    table.commit(records({"id": 1, "v": 1}, {"id": 9}, {"id": 5}))
     table.run(f'INSERT INTO "{schema}".b VALUES (1)')
-    entry = table.commit([record(2, None, key=b"1")])
-    assert table.rows("id") == []
+    return table
+
+
+@pytest.mark.parametrize("moment", [AT_ONCE, AT_THE_COMMIT])
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL", "SET DEFAULT"])
+def test_rows_that_the_trigger_of_a_table_below_removes(
+    sandbox: Endpoints, schema: str, action: str, moment: tuple[str, str]
+) -> None:
+    table = with_below(sandbox, schema, "id", f"ON DELETE {action}", moment)
+    entry = table.commit([record(3, None, key=b"1")])
+    assert table.rows("id") == [(5,)]
     assert (entry.details["deleted"], entry.details["also_removed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("moment", [AT_ONCE, AT_THE_COMMIT])
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL"])
+def test_rows_that_the_trigger_of_a_table_below_removes_at_an_update(
+    sandbox: Endpoints, schema: str, action: str, moment: tuple[str, str]
+) -> None:
+    table = with_below(sandbox, schema, "v", f"ON UPDATE {action}", moment)
+    entry = table.commit([record(3, {"id": 1, "v": 2})])
+    assert table.rows("id") == [(1,), (5,)]
+    assert (entry.details["updated"], entry.details["also_removed"]) == (1, 1)
 
 
 def test_a_trigger_that_only_counts(sandbox: Endpoints, schema: str) -> None:

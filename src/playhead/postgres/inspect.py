@@ -11,6 +11,7 @@ from playhead.extra_fields import ExtraFields
 from playhead.json_objects import FIELDS_REPEATED, REPEATED
 from playhead.note import Note
 from playhead.postgres.errors import RightMissing
+from playhead.postgres.merge_sql import REPLACING
 from playhead.postgres.open_table import WriteRules
 from playhead.postgres.rows.altered_values import CUT, ROUNDED, alterations_of_text
 from playhead.postgres.rows.column_layout import Layout, has_place
@@ -58,7 +59,8 @@ def refuse(session: Session, subject: Subject) -> None:
     _refuse_habits_without_key(subject)
     _refuse_unfilled(subject)
     table = subject.table
-    if table.may_drop_rows or (table.cascades and subject.habits.tombstones == "delete"):
+    may_remove = subject.habits.tombstones == "delete" or subject.habits.rule in REPLACING
+    if table.may_drop_rows or (table.cascades and may_remove):
         with session.transaction():
             count_deletions(session, table)
 

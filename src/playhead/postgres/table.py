@@ -120,9 +120,9 @@ SELECT c.oid::int8, c.relkind::text,
        OR EXISTS (WITH RECURSIVE below AS (
                       SELECT c.oid
                       UNION SELECT k.conrelid FROM below JOIN pg_catalog.pg_constraint k ON k.confrelid = below.oid
-                      WHERE k.contype = 'f' AND k.confdeltype = 'c'
+                      WHERE k.contype = 'f' AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'))
                   ) SELECT FROM below JOIN pg_catalog.pg_trigger g ON g.tgrelid = below.oid
-                  WHERE below.oid <> c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND g.tgtype::int4 & 8 <> 0),
+                  WHERE below.oid <> c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND g.tgtype::int4 & 24 <> 0),
        EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type = '3' AND w.is_instead
                AND w.ev_enabled <> 'D')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -217,8 +217,8 @@ class Table:
     has_deferred: bool
     """Whether a constraint may be checked as late as the transaction's end."""
     cascades: bool
-    """Whether the deletion of a row may delete others, by foreign keys that lead back to this table, or to one with
-    triggers of deletions."""
+    """Whether the deletion or update of a row may delete others, by foreign keys that lead back to this table, or
+    that delete or update rows of one with triggers."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
     may_write_elsewhere: bool = False

@@ -30,8 +30,8 @@ class KeptRows:
         self._session, self._table = session, table.layout.table
         self.may_drop = self._table.may_drop_rows
         self.may_remove = self.may_drop or self._table.cascades
-        """Whether the deletion of rows may delete others."""
-        self.may_wait = self.may_drop or self._table.has_deferred
+        """Whether the deletion or update of rows may delete others."""
+        self.may_wait = self.may_remove or self._table.has_deferred
         """Whether something may wait for the commit: triggers may set off deferred ones of other tables."""
 
     def changes(self) -> tuple[int, int]:

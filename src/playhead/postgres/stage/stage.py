@@ -74,8 +74,7 @@ class Stage:
         self._session, self._table, self._decoded = session, table, decoded
         self._whole, self._account = whole, account
         self._kept = KeptRows(session, table)
-        self._watched = [self._inserted] if self._kept.may_drop else []
-        self._watched += [self._deleted] if self._kept.may_remove else []
+        self._watched = [self._inserted, self._deleted] if self._kept.may_remove else []
         self.merge = replace(
             merge or table.merge(decoded),
             source=(whole.topic, whole.partition),
