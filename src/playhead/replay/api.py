@@ -226,8 +226,9 @@ class Planned:
         return proof
 
     @keeping_open()
-    def verify(self) -> Verification:
+    def verify(self, *, say: Callable[[str], None] = lambda _: None) -> Verification:
         """Read the target back, compare it with the source, and store the result in the journal."""
+        self.engine.tell(say)
         refuse_another_target(self.ends.target, self.plan)
         refuse_other_terms(self.ends.target, self.plan)
         found = verify(self.plan, self.ends, self.engine.run_job, self.engine.slots)
@@ -235,8 +236,9 @@ class Planned:
         return found
 
     @keeping_open()
-    def compare(self) -> Verification:
+    def compare(self, *, say: Callable[[str], None] = lambda _: None) -> Verification:
         """Compare the target with the span itself, without a run that says what went where."""
+        self.engine.tell(say)
         return self._compared().after(self.plan, self.ends.target, is_of_run=False)
 
     def _compared(self) -> Verification:

@@ -36,7 +36,7 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
     if target is not None and ":" in replay_id:
         whole = Run(run.output, _UNSAID | run.values)
         asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
-        found = api.plan(asked, run.configuration()).compare()
+        found = api.plan(asked, run.configuration()).compare(say=run.output.say)
     elif ":" in replay_id:
         source = Endpoint.parse(replay_id).shown()
         raise UsageError(
@@ -48,12 +48,12 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
         begun = api.resumed(replay_id, Endpoint.parse(target), run.configuration())
         need_source(begun.plan, Endpoint.parse(source) if source else None, will_ask=False)
         need_letters(begun.plan, will_ask=False, will_read=True)
-        found = begun.verify()
+        found = begun.verify(say=run.output.say)
     else:
         _need_no_span(run)
         saved = Journal().find(replay_id)
         with_saved = with_servers(run, dict(saved.servers))
-        found = api.planned(saved.plan, with_saved.configuration()).verify()
+        found = api.planned(saved.plan, with_saved.configuration()).verify(say=run.output.say)
     _report(run, found)
 
 
