@@ -307,6 +307,105 @@ def test_rows_that_the_trigger_of_a_table_below_removes_at_an_update(
     assert (entry.details["updated"], entry.details["also_removed"]) == (1, 1)
 
 
+REMOVES = """
+CREATE FUNCTION "{schema}".f() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN DELETE FROM "{schema}".cars WHERE id = 9; RETURN NULL; END$$;
+"""
+TRIGGER = (
+    'CREATE TRIGGER t AFTER DELETE ON "{schema}".b FOR EACH ROW EXECUTE FUNCTION "{schema}".f();'
+)
+RULE = 'CREATE RULE r AS ON {event} TO "{schema}".b DO {kind} DELETE FROM "{schema}".cars WHERE id = 9;'
+
+
+# Instead of an update, the server refuses a deletion.
+@pytest.mark.parametrize(
+    ("event", "kind"), [("DELETE", "ALSO"), ("DELETE", "INSTEAD"), ("UPDATE", "ALSO")]
+)
+def test_rows_that_the_rule_of_a_table_below_removes(
+    sandbox: Endpoints, schema: str, event: str, kind: str
+) -> None:
+    """A foreign key's action is a statement, to which the rules of the other table apply."""
+    column = "id" if event == "DELETE" else "v"
+    more = f'CREATE TABLE "{{schema}}".b (v int REFERENCES {{{{table}}}} ({column}) ON {event} CASCADE);'
+    more += RULE.format(schema="{schema}", event=event, kind=kind)
+    table = made(
+        sandbox,
+        schema,
+        "id int PRIMARY KEY, v int UNIQUE",
+        more,
+        on_conflict="update",
+        tombstones="delete",
+    )
+    table.commit(records({"id": 1, "v": 1}, {"id": 9}, {"id": 5}))
+    table.run(f'INSERT INTO "{schema}".b VALUES (1)')
+    changes = record(3, None, key=b"1") if event == "DELETE" else record(3, {"id": 1, "v": 2})
+    entry = table.commit([changes])
+    assert table.rows("id") == ([(5,)] if event == "DELETE" else [(1,), (5,)])
+    assert (entry.written, entry.details["also_removed"]) == (1, 1)
+
+
+def test_rows_that_a_trigger_removes_where_a_row_below_moves_to(
+    sandbox: Endpoints, schema: str
+) -> None:
+    """A row that a foreign key moves to another partition is inserted there."""
+    more = f"""
+    CREATE TABLE "{{schema}}".b (v int REFERENCES {{{{table}}}} (v) ON UPDATE CASCADE) PARTITION BY LIST (v);
+    CREATE TABLE "{{schema}}".b1 PARTITION OF "{{schema}}".b FOR VALUES IN (1);
+    CREATE TABLE "{{schema}}".b2 PARTITION OF "{{schema}}".b DEFAULT; {REMOVES}
+    CREATE TRIGGER t AFTER INSERT ON "{{schema}}".b2 FOR EACH ROW EXECUTE FUNCTION "{{schema}}".f()
+    """
+    table = made(sandbox, schema, "id int PRIMARY KEY, v int UNIQUE", more, on_conflict="update")
+    table.commit(records({"id": 1, "v": 1}, {"id": 9}, {"id": 5}))
+    table.run(f'INSERT INTO "{schema}".b VALUES (1)')
+    entry = table.commit([record(3, {"id": 1, "v": 2})])
+    assert table.rows("id") == [(1,), (5,)]
+    assert (entry.details["updated"], entry.details["also_removed"]) == (1, 1)
+
+
+PARTITION = 'CREATE TABLE "{schema}".p PARTITION OF {{table}} DEFAULT;'
+HEIR = 'CREATE TABLE "{schema}".p (PRIMARY KEY (id)) INHERITS ({{table}});'
+ITS_KEY = (
+    'ALTER TABLE "{schema}".p ADD FOREIGN KEY (v) REFERENCES "{schema}".p (id) ON DELETE CASCADE;'
+)
+BELOW_IT = f"""
+CREATE TABLE "{{schema}}".b (v int REFERENCES "{{schema}}".p (id) ON DELETE CASCADE);
+{REMOVES}{TRIGGER}
+"""
+OF_ALL = 'CREATE TRIGGER t AFTER DELETE ON {{table}} FOR EACH ROW EXECUTE FUNCTION "{schema}".f();'
+
+
+@pytest.mark.parametrize(
+    ("part", "rows"),
+    [
+        (PARTITION + ITS_KEY, "INSERT INTO {s}.cars VALUES (1, 1), (9, 1)"),
+        (
+            PARTITION + BELOW_IT,
+            "INSERT INTO {s}.cars VALUES (1), (9); INSERT INTO {s}.b VALUES (1)",
+        ),
+        (
+            HEIR + BELOW_IT,
+            "INSERT INTO {s}.cars VALUES (9); INSERT INTO {s}.p VALUES (1); INSERT INTO {s}.b VALUES (1)",
+        ),
+        (
+            HEIR + REMOVES + OF_ALL,
+            "INSERT INTO {s}.cars VALUES (1); INSERT INTO {s}.p VALUES (9)",
+        ),
+    ],
+    ids=["itself", "below a partition", "below an heir", "from an heir"],
+)
+def test_rows_that_go_with_those_of_a_part_of_the_table(
+    sandbox: Endpoints, schema: str, part: str, rows: str
+) -> None:
+    """Foreign keys and triggers of partitions, and of tables that inherit from the table, are their own."""
+    by = ") PARTITION BY LIST (id" if part.startswith(PARTITION) else ""
+    columns = f"id int PRIMARY KEY, v int{by}"
+    table = made(sandbox, schema, columns, part, on_conflict="update", tombstones="delete")
+    table.run(rows.format(s=f'"{schema}"'))
+    entry = table.commit([record(0, None, key=b"1")])
+    assert table.rows("id") == []
+    assert (entry.details["deleted"], entry.details["also_removed"]) == (1, 1)
+
+
 def test_a_trigger_that_only_counts(sandbox: Endpoints, schema: str) -> None:
     counts = """
     CREATE TABLE "{schema}".counts (n int); INSERT INTO "{schema}".counts VALUES (0);

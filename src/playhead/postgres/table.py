@@ -100,11 +100,7 @@ SELECT c.oid::int8, c.relkind::text,
        n.nspname::text, c.relname::text,
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal),
        EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE NOT g.tgisinternal AND g.tgenabled <> 'D'
-               AND g.tgtype::int4 & 28 <> 0 AND g.tgrelid IN (
-                   WITH RECURSIVE below AS (
-                       SELECT c.oid
-                       UNION SELECT i.inhrelid FROM below JOIN pg_catalog.pg_inherits i ON i.inhparent = below.oid
-                   ) SELECT oid FROM below))
+               AND g.tgtype::int4 & 28 <> 0 AND g.tgrelid = ANY (part.oids))
        OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type IN ('3', '4')
                   AND w.ev_enabled <> 'D'),
        pg_catalog.row_security_active(c.oid),
@@ -113,19 +109,28 @@ SELECT c.oid::int8, c.relkind::text,
                OR k.conrelid IN (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid)))),
        EXISTS (WITH RECURSIVE up AS (
                    SELECT k.confrelid AS oid FROM pg_catalog.pg_constraint k
-                   WHERE k.conrelid = c.oid AND k.contype = 'f' AND k.confdeltype = 'c'
+                   WHERE k.conrelid = ANY (part.oids) AND k.contype = 'f' AND k.confdeltype = 'c'
                    UNION SELECT k.confrelid FROM up JOIN pg_catalog.pg_constraint k ON k.conrelid = up.oid
                    WHERE k.contype = 'f' AND k.confdeltype = 'c'
-               ) SELECT FROM up WHERE up.oid = c.oid)
+               ) SELECT FROM up WHERE up.oid = ANY (part.oids))
        OR EXISTS (WITH RECURSIVE below AS (
-                      SELECT c.oid
+                      SELECT pg_catalog.unnest(part.oids) AS oid
                       UNION SELECT k.conrelid FROM below JOIN pg_catalog.pg_constraint k ON k.confrelid = below.oid
                       WHERE k.contype = 'f' AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'))
-                  ) SELECT FROM below JOIN pg_catalog.pg_trigger g ON g.tgrelid = below.oid
-                  WHERE below.oid <> c.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND g.tgtype::int4 & 24 <> 0),
+                  ) SELECT FROM below WHERE below.oid <> ALL (part.oids) AND (
+                      EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = below.oid AND NOT g.tgisinternal
+                              AND g.tgenabled <> 'D' AND g.tgtype::int4 & 28 <> 0)
+                      OR EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = below.oid
+                                 AND w.ev_type IN ('2', '4') AND w.ev_enabled <> 'D'))),
        EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid AND w.ev_type = '3' AND w.is_instead
                AND w.ev_enabled <> 'D')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (
+    WITH RECURSIVE part AS (
+        SELECT c.oid
+        UNION SELECT i.inhrelid FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.oid
+    ) SELECT pg_catalog.array_agg(oid) AS oids FROM part
+) part
 WHERE n.nspname = $1 AND c.relname = $2
 """
 _KEYS = """
@@ -218,7 +223,7 @@ class Table:
     """Whether a constraint may be checked as late as the transaction's end."""
     cascades: bool
     """Whether the deletion or update of a row may delete others, by foreign keys that lead back to this table, or
-    that delete or update rows of one with triggers."""
+    that delete or update rows of one with triggers or rules; the keys of its partitions count, too."""
     columns: tuple[Column, ...]
     keys: tuple[Key, ...]
     may_write_elsewhere: bool = False

@@ -14,12 +14,13 @@ NOT_DELETED = "not_deleted"
 _REMOVED = "removed"
 _ELSEWHERE = "elsewhere"
 _NOT_INSERTED, _NOT_UPDATED = "not_inserted", "not_updated"
-# Partitions, and tables that inherit from one: a rule may write there what is read through it.
-_INSERTED = """
+# Partitions, and tables that inherit from one: a statement deletes their rows, too, and a rule may write there what is
+# read through the table.
+_CHANGED = """
 WITH RECURSIVE down AS (
     SELECT {oid}::oid AS oid
     UNION SELECT i.inhrelid FROM down JOIN pg_catalog.pg_inherits i ON i.inhparent = down.oid
-) SELECT coalesce(pg_catalog.sum(pg_catalog.pg_stat_get_xact_tuples_inserted(oid)), 0)::int8 FROM down
+) SELECT coalesce(pg_catalog.sum(pg_catalog.pg_stat_get_xact_tuples_{change}(oid)), 0)::int8 FROM down
 """
 
 
@@ -38,15 +39,12 @@ class KeptRows:
         """Return how many rows of the table this transaction has deleted and, with rules, inserted."""
         count_deletions(self._session, self._table)
         oid = self._table.oid
-        (count,) = self._session.one(
-            "SELECT coalesce(pg_catalog.sum(pg_catalog.pg_stat_get_xact_tuples_deleted(o.oid)), 0)::int8 "  # noqa: S608
-            f"FROM (SELECT {oid}::oid AS oid UNION SELECT relid FROM "
-            f"pg_catalog.pg_partition_tree({oid}::oid)) o",
-            kinds=[int],
-        )
+        (count,) = self._session.one(_CHANGED.format(oid=oid, change="deleted"), kinds=[int])
         inserted = 0
         if self._table.may_write_elsewhere:
-            (inserted,) = self._session.one(_INSERTED.format(oid=oid), kinds=[int])
+            (inserted,) = self._session.one(
+                _CHANGED.format(oid=oid, change="inserted"), kinds=[int]
+            )
         return int(count), int(inserted)
 
     def changed_since(self, before: tuple[int, int], found: Mapping[str, int]) -> dict[str, int]:
