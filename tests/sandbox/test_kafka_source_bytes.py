@@ -422,6 +422,19 @@ def test_a_record_that_unpacks_to_too_much_is_an_error_at_its_offset(
             assert {1: caught.value.reason} in [run.undecoded for run in found]
 
 
+def test_a_scan_returns_what_is_before_a_batch_that_is_not_unpacked(kafka, topic, small_limit):
+    """Also where the error arrives together with it; a span that ends there has no error."""
+    before = [b"0", b"1", b"2"]
+    pack(kafka, topic, "zstd", *before, bytes(60 << 20))
+    found: list[bytes] = []
+    scan = Scan(kafka, [Stretch(topic, 0, 0, 4)], 30.0)
+    with pytest.raises(NotUnpacked):
+        found.extend(value for run in scan.run() for value in run.values)
+    assert (found, scan.scanned) == (before, 3)
+    scan = Scan(kafka, [Stretch(topic, 0, 0, 3)], 30.0)
+    assert [value for run in scan.run() for value in run.values] == before
+
+
 def test_batches_that_unpack_to_too_much_together_end_the_wait(kafka, topic, monkeypatch):
     monkeypatch.setattr(consumer, "_MOST_UNPACKED", 100 << 20)
     pack(kafka, topic, "gzip", *[bytes(50 << 20)] * 12)

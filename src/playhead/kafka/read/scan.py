@@ -208,7 +208,8 @@ class Scan:
                     if not found:
                         self._need_no_more()
                         yield Records("", 0)
-                for place, arrived in groupby(found, lambda each: (each.topic(), each.partition())):
+                # What came before an error is returned first, and the span may end with it.
+                for (place, _), arrived in groupby(found, _place_and_error):
                     yield from self._take(consumer, left, place, list(arrived))
                 done = [place for place, each in left.items() if each.is_done]
                 for place in done:
@@ -270,6 +271,8 @@ class Scan:
                         good.append(each)
             elif error.code() == KafkaError._PARTITION_EOF:
                 position = max(position, each.offset())
+            elif stretch is not None and stretch.is_done:
+                continue
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and stretch is not None:
                 self._need_no_more()
                 raise LogMovedOn(place, offset=stretch.at)
@@ -290,6 +293,10 @@ class Scan:
             blanks.append((passed, stretch.at))
         if blanks:
             self._blanks.setdefault(place, []).extend(blanks)
+
+
+def _place_and_error(found: Message) -> tuple[TopicPartition, bool]:
+    return (found.topic(), found.partition()), found.error() is not None
 
 
 def _runs(place: TopicPartition, found: list[Message]) -> Iterator[Records]:
