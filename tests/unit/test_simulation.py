@@ -115,7 +115,7 @@ def test_a_mutant_still_fits_the_product(mutant: mutants.Mutant, tmp_path: Path)
 def test_tables_are_written_and_compared() -> None:
     """A model that does not answer what the product asks ends every schedule before anything is written."""
     order = next(each for each in mutants.MUTANTS if each.name == "order")
-    assert mutants.found(order, seconds=120, seed="1", more=("--schedules", "500")) is not None
+    assert mutants.found(order, seconds=120, seed="6", more=("--schedules", "500")) is not None
 
 
 @pytest.mark.torture(sampled=False)  # minutes each, and CI plays schedules of its own
