@@ -70,9 +70,8 @@ def _without_large(records: Records) -> Records:
     """Return the records with those emptied and rejected that are too large."""
     is_decoded = records.decoded is not None and records.decoded is not records.values
     decoded = records.readable if is_decoded else ()
-    parts = chain(
-        records.keys, records.values, decoded, chain.from_iterable(chain(*records.headers))
-    )
+    of_headers = chain.from_iterable(chain.from_iterable(records.headers))
+    parts = chain(records.keys, records.values, decoded, of_headers)
     if sum(map(len, filter(None, parts))) <= MOST_BYTES:
         return records
     sizes = [_size(records, index) for index in range(len(records))]
