@@ -61,6 +61,13 @@ class InUse(Refused):
         )
 
 
+class Fenced(InUse):
+    """A later writer of the same replay has shut this one out."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(replay_id, where="another run has fenced this one")
+
+
 @dataclass(frozen=True, slots=True)
 class InspectRequest:
     """What a target learns of a replay before it accepts or refuses it."""

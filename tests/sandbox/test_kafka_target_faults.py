@@ -23,6 +23,7 @@ from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import Unavailable
 from playhead.host.clock import SystemClock, wait_until
 from playhead.host.faults import abort_points
+from playhead.kafka.admin import clients
 from playhead.kafka.admin.client import Admin
 from playhead.kafka.admin.errors import LedgerWaits
 from playhead.kafka.admin.offsets import stable_ends
@@ -55,6 +56,7 @@ POINTS = sorted(
 PLANNED = [Slice("laps", 0, 0, 300), Slice("laps", 0, 300, 600)]
 DEAD = (17, 450)
 ROOT = Path(__file__).parents[2]
+_TRIES_AGAIN_WITHIN_S = 5.0
 
 
 def records_of(slice_: Slice) -> list[Record]:
@@ -351,6 +353,37 @@ def test_a_link_that_stays_away(
     broker_link.resume()
     resume(target, replay_id, None)
     assert_once(target, replay_id, None)
+
+
+def test_a_producer_that_gave_up_its_start_fences_none_after_it(
+    kafka: KafkaConnection,
+    linked_kafka: KafkaConnection,
+    broker_link: LinkProxy,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client would try on, however long the error is kept, and take the id when the link is back."""
+
+    class Stalled(Producer):
+        def list_topics(self, *, timeout: float) -> None:
+            super().list_topics(timeout=timeout)
+            broker_link.stall()
+
+    own_id = transactional_id(new_id(), (topic, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(clients, "make_producer", Stalled)
+        patched.setattr(transactions, "_INIT_WITHIN_S", 1.0)
+        with pytest.raises(Unavailable) as kept:
+            Transactions(linked_kafka, "r", own_id)
+    second = Transactions(kafka, "r", own_id)
+    broker_link.resume()
+    time.sleep(_TRIES_AGAIN_WITHIN_S)
+    second.begin()
+    second.note(topic, b"key", b"value")
+    second.flush()
+    second.commit()
+    second.close()
+    assert "init" in str(kept.value)
 
 
 def test_a_transaction_that_took_too_long_is_nobodys_fault(

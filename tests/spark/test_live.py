@@ -17,10 +17,12 @@ from playhead.errors import PlayheadError, Refused
 from playhead.gaps.search import GapFinder, GapQuery
 from playhead.kafka.admin.topics import delete
 from playhead.kafka.read.source import KafkaSource
+from playhead.kafka.write.ledger_keys import transactional_id
+from playhead.kafka.write.transactions import Transactions
 from playhead.live.log_cut import ReadLogWasCut
 from playhead.live.runner import PipelineInUse
 from playhead.records import Records
-from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline
+from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, OtherPipeline, pipeline_id
 from playhead.request import Request
 from playhead.terms import OtherTerms
 from playhead.testing.link_proxy import LinkProxy
@@ -158,6 +160,26 @@ def test_into_a_topic_copies_are_exact_and_in_order(deck: Deck, live: Live) -> N
     it.stop()
     assert contents(deck.records(copy)) == contents(deck.records(topic))
     assert whole(it.entries()) == {(topic, 0): (0, 30), (topic, 1): (0, 30)}
+
+
+def test_a_pipeline_that_is_fenced_continues_once_and_then_ends(deck: Deck, live: Live) -> None:
+    """A writer of its own that was taken for dead may fence it once; another run would do so again."""
+    topic, copy = deck.laps(10, 1), deck.topic("copy", 1)
+    it = live(f"kafka:{topic}", f"kafka:{copy}", start="earliest").start().reads()
+    for end in (10, 20):
+        within(lambda: len(deck.records(copy)) >= end, seconds=40, what="copies come")  # noqa: B023
+        replay_id = pipeline_id(it.name)
+        other = Transactions(deck.connection, replay_id, transactional_id(replay_id, (topic, 0)))
+        more(deck, topic, end, end + 10, 1)
+        if end == 20:
+            with pytest.raises(PipelineInUse, match="another run has fenced this one"):
+                it.ended()
+        other.close()
+    assert it.has_said("another writer of this pipeline has fenced this one; continuing")
+    again = live(f"kafka:{topic}", f"kafka:{copy}", name=it.name, trigger="available-now")
+    again.start().ended()
+    assert contents(deck.records(copy)) == contents(deck.records(topic))
+    assert whole(again.entries()) == {(topic, 0): (0, 30)}
 
 
 def test_what_a_run_has_copied_while_it_was_stopped_is_not_written_again_unasked(

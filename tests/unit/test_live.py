@@ -17,6 +17,7 @@ from playhead.endpoint import Endpoint
 from playhead.errors import BadValue, Refused, UsageError
 from playhead.extra_fields import ExtraFields
 from playhead.ledger import Entry
+from playhead.live import round_loop
 from playhead.live.backoff import RepeatedNotice, server_backoff
 from playhead.live.pipeline_spec import PipelineSpec, group_for, name_for, start_of, trigger_of
 from playhead.live.progress import LedgerWentBack, PipelineProgress, still_lost
@@ -47,6 +48,7 @@ from playhead.replay.pipelines import (
 from playhead.request import Request
 from playhead.source import Bounds, TopicPartition
 from playhead.spark.stream import RoundUnreadable, ends_in, last_ends
+from playhead.target import InUse
 from playhead.task.round import Outcome, RoundWritten
 
 PLACE = ("laps", 0)
@@ -316,6 +318,29 @@ def test_offsets_that_gave_no_record_without_a_reason_are_said():
     assert said == [
         "laps:0: 2 of the offsets 6-9 gave no record for an unknown reason; records may have been lost in the log"
     ]
+
+
+def test_a_pipeline_that_is_fenced_continues_once_in_an_hour(monkeypatch: pytest.MonkeyPatch):
+    """Once, a writer of its own may have come back that was taken for dead; twice, it is another run."""
+    said: list[str] = []
+    now_s = 100.0
+    monkeypatch.setattr(round_loop.time, "monotonic", lambda: now_s)
+    wish = SimpleNamespace(name="laps")
+    standing = PipelineProgress({PLACE: 3})
+    ground = SimpleNamespace(standing=standing, say=said.append, wish=wish, fenced_at=None)
+    rounds = Rounds(ground, SimpleNamespace())  # type: ignore[arg-type]
+    fenced = Outcome(writer_id="w", away="running already", is_fenced=True)
+    assert rounds._noted([fenced]) == "running already"
+    assert said == [
+        "another writer of this pipeline has fenced this one; continuing, and ending if it happens again within an hour"
+    ]
+    now_s += 3_601
+    rounds._noted([fenced])
+    now_s += 3_599
+    # Spark may have begun another query meanwhile.
+    with pytest.raises(InUse):
+        Rounds(ground, SimpleNamespace())._noted([fenced])  # type: ignore[arg-type]
+    assert len(said) == 2
 
 
 def test_fields_that_no_column_takes_are_said_when_another_one_occurs():

@@ -14,6 +14,7 @@ from playhead.errors import Unavailable
 from playhead.ledger import remaining
 from playhead.record import Record, Slice
 from playhead.records import Records
+from playhead.target import Fenced
 from playhead.task import round as rounds
 from playhead.task.round import Outcome, Round, write
 from playhead.task.slicer import FILTERED, KEPT, Limits, ReadRun
@@ -221,6 +222,20 @@ def test_one_with_dead_letters_is_opened_anew_too():
     assert not write(same, drawn(*laps(2, 4))).is_new
     other = round_of(target, slice_(4, 6), writer_id="elsewhere", dead_letters=yard)
     assert write(other, drawn(*laps(4, 6))).is_new
+
+
+def test_one_that_was_fenced_lets_its_connection_go_and_says_so():
+    target = ListTarget(is_ordered=True)
+    first = write(round_of(target, slice_(0, 2)), drawn(*laps(0, 2)))
+    target.fail_before_commit(Fenced("live.laps"))
+    due = round_of(target, slice_(2, 4), writer_id=first.writer_id)
+    fenced = write(due, drawn(*laps(2, 4)))
+    assert (fenced.is_fenced, fenced.is_whole, fenced.written) == (True, False, [])
+    assert "fenced" in str(fenced.away)
+    assert Outcome.from_document(fenced.as_document()) == fenced
+    again = write(due, drawn(*laps(2, 4)))
+    assert (again.is_new, again.is_fenced, again.is_whole) == (True, False, True)
+    assert target.records == tuple(laps(0, 4))
 
 
 def test_asked_to_stop_it_ends_between_two_commits(tmp_path):

@@ -1,5 +1,6 @@
 """Runs a pipeline's rounds as Spark delivers them: writes what is due, waits, or drops."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,6 +23,7 @@ from playhead.replay.assemble import Wiring
 from playhead.replay.pipelines import DROPPING, RUNNING, WAITING, pipeline_id
 from playhead.source import TopicPartition
 from playhead.spark.failures import OutOfReach, TaskFailed, is_of_a_record
+from playhead.target import Fenced
 from playhead.task.raising_records import RaisingRecords, WhyNot, until_stopped
 from playhead.task.round import Outcome, Round
 from playhead.task.slicer import Filter
@@ -29,6 +31,9 @@ from playhead.task.slicer import Filter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# Either another run of the pipeline fences this one, again and again, or a writer of its own did that
+# was taken for dead. Such a one does not come twice.
+_FENCED_AGAIN_WITHIN_S = 3600.0
 # From this many records in one round, a task for each partition is faster than one task.
 _WORTH_SEVERAL = 50_000
 
@@ -50,6 +55,8 @@ class PipelineContext:
     refusal: Callable[[], BaseException | None] = lambda: None
     """Why the pipeline must stop, as found by another thread."""
     run: str = field(default_factory=lambda: uuid4().hex)
+    fenced_at: float | None = None
+    """When another writer of the pipeline last shut this one out, by the monotonic clock."""
 
     def is_stopped(self) -> bool:
         """Return whether a stop was requested."""
@@ -221,6 +228,8 @@ class Rounds:
         self._standing.note(outcomes)
         self._say_left_out(known)
         self._say_unexplained(outcomes)
+        if any(each.is_fenced for each in outcomes):
+            self._note_fenced()
         away = next((each.away for each in outcomes if each.away is not None), None)
         self._writer_id = outcomes[0].writer_id if len(outcomes) == 1 and away is None else None
         if any(each.is_new for each in outcomes) and not self._is_first and away is None:
@@ -228,6 +237,17 @@ class Rounds:
             self._ground.hold.renew()
         self._is_first = False
         return away
+
+    def _note_fenced(self) -> None:
+        """Continue after another writer took this one's place; end if that happens again soon."""
+        ground, now = self._ground, time.monotonic()
+        if ground.fenced_at is not None and now - ground.fenced_at < _FENCED_AGAIN_WITHIN_S:
+            raise Fenced(pipeline_id(ground.wish.name))
+        ground.fenced_at = now
+        ground.say(
+            "another writer of this pipeline has fenced this one; continuing, and ending if it "
+            "happens again within an hour"
+        )
 
     def _say_left_out(self, known: ExtraFields) -> None:
         """Say which fields no column takes, when one is new: a column may have been dropped."""

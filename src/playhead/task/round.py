@@ -24,7 +24,7 @@ from playhead.host.faults import abort_point
 from playhead.record import Slice
 from playhead.records import Records
 from playhead.source import LazyExplainer, Source, TopicPartition
-from playhead.target import AlreadyCommitted, InUse, Target, Writer
+from playhead.target import AlreadyCommitted, Fenced, InUse, Target, Writer
 from playhead.task.job import DeadLetters
 from playhead.task.malloc import keep_memory
 from playhead.task.play import explain
@@ -94,6 +94,8 @@ class Outcome:
     """Whether the connection was opened in this round."""
     away: str | None = None
     """Why the task gave up for now."""
+    is_fenced: bool = False
+    """Whether it gave up because a later writer has shut it out."""
     is_whole: bool = False
     """Whether the task processed all its records."""
     written: list[RoundWritten] = field(default_factory=list)
@@ -143,10 +145,10 @@ def write(round_: Round, runs_read: Iterable[ReadRun]) -> Outcome:
         outcome.is_whole = True
     except Stopped:
         pass
-    except (Unavailable, AlreadyCommitted) as exc:
+    except (Unavailable, AlreadyCommitted, Fenced) as exc:
         # An engine that restarts a lost task finds the slice committed.
         let_go()
-        outcome.away = str(exc)
+        outcome.away, outcome.is_fenced = str(exc), isinstance(exc, Fenced)
     except BaseException:
         let_go()
         raise

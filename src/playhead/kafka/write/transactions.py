@@ -32,7 +32,7 @@ from playhead.kafka.admin.errors import (
     words_of,
 )
 from playhead.source import TopicPartition
-from playhead.target import InUse
+from playhead.target import Fenced
 
 _INIT_WITHIN_S = 30.0
 _FLUSH_WITHIN_S = 60.0
@@ -142,12 +142,19 @@ class Transactions:
         }
         with self._translated("init"):
             every = {**_SETTINGS, **own, **said, **self.settings}
-            self._producer = clients.producer(every, logger=_silent())
-            # Otherwise the client looks for the coordinator before it has a connection, and retries
-            # after 0.5 s. Nothing is done with the names.
-            with suppress(UnicodeDecodeError):
-                self._producer.list_topics(timeout=_INIT_WITHIN_S)
-            self._producer.init_transactions(_INIT_WITHIN_S)
+            producer = clients.producer(every, logger=_silent())
+            try:
+                # Otherwise the client looks for the coordinator before it has a connection, and
+                # retries after 0.5 s. Nothing is done with the names.
+                with suppress(UnicodeDecodeError):
+                    producer.list_topics(timeout=_INIT_WITHIN_S)
+                producer.init_transactions(_INIT_WITHIN_S)
+            except BaseException:
+                # A call that took too long continues inside the client, and would fence the producer
+                # that comes next. It ends with the client, which the error's traceback must not keep.
+                del producer
+                raise
+            self._producer = producer
 
     def renew(self) -> None:
         """Start again after records were refused: the client has numbered them, and the cluster misses them."""
@@ -339,7 +346,7 @@ class Transactions:
                 # The cluster also fences a producer whose transaction timed out.
                 reason = f"it was open for {open_s:.0f} s, and the cluster aborted it"
                 return TransactionLost(self.transactional_id, reason=reason)
-            return InUse(self.replay_id, where="another run has fenced this one")
+            return Fenced(self.replay_id)
         if is_definite(error):
             return refused(error, f"transaction of {self.transactional_id}: {action}")
         return TransactionLost(self.transactional_id, reason=f"{action}: {text_of(error)}")
