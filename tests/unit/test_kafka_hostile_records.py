@@ -3,10 +3,11 @@
 from collections import deque
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from playhead.errors import BrokerUnavailable
 from playhead.kafka.admin.answer_fields import BadAnswer
+from playhead.kafka.admin.errors import KafkaRefused
 from playhead.kafka.read import consumer, unreadable
 from playhead.kafka.read.consumer import PartitionConsumer, need_order
 from playhead.kafka.read.log_heads import heads_in
@@ -116,6 +117,14 @@ def test_what_fills_the_memory_before_partitions_are_assigned_does_not_count(mon
     client.resident = consumer._MOST_UNPACKED + 1
     reading.assign({})
     assert reading.poll(0) == []
+
+
+def test_a_damaged_record_batch_is_an_error_with_a_way_past_it(monkeypatch):
+    monkeypatch.setattr(consumer.clients, "consumer", lambda _: Unpacking(0))
+    reading = PartitionConsumer(consumer.KafkaConnection("here:1"), patience_s=1)
+    with pytest.raises(KafkaRefused, match="_BAD_MSG") as caught:
+        reading.refuse_permanent(KafkaError(KafkaError._BAD_MSG), "reading laps")
+    assert "--offsets" in (caught.value.hint or "")
 
 
 def test_an_error_from_before_the_last_record_is_no_reason_for_what_follows(monkeypatch):

@@ -39,6 +39,10 @@ _UNPACKED_HINT = (
     "the record batch is damaged, or unpacks to more than {limit} MiB; replay what is before and after it: "
     "--offsets TOPIC:PARTITION:FROM-TO"
 )
+_DAMAGED_HINT = (
+    "a record batch is damaged, on the broker's disk or on its way; Kafka's kafka-dump-log shows it; read the records "
+    "before and after it: --offsets TOPIC:PARTITION:FROM-TO"
+)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _WAIT_S = 0.1
 _LEARNED_WITHIN_S = 1.0
@@ -283,7 +287,10 @@ class PartitionConsumer:
         if meaning_of(error) in (Meaning.NOT_AUTHORIZED, Meaning.CORRUPT) or error.fatal():
             if error.code() == KafkaError._BAD_COMPRESSION:
                 raise NotUnpacked(purpose, reason=text_of(error))
-            raise refused(error, purpose)
+            found = refused(error, purpose)
+            if error.code() == KafkaError._BAD_MSG:
+                found.hint = _DAMAGED_HINT
+            raise found
         self._last_error = words_of(error)
 
     def _on_error(self, error: KafkaError) -> None:
