@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from playhead.live.progress import PipelineProgress
 from playhead.live.round_loop import Rounds
 from playhead.record import Record, Slice, TimestampType
 from playhead.records import Records
+from playhead.replay.engine import Engine
 from playhead.spark.failures import EngineFailed
 from playhead.task import raising_records
 from playhead.task.job import Job
@@ -248,6 +249,42 @@ def test_samples_that_all_raise_are_refused_with_the_reason() -> None:
         RaisingRecords().computable([records(range(100))], expressions.why_not)
     broken: list[Records] = RaisingRecords().computable([records(range(9))], lambda _: "no space")
     assert broken == [], "an engine that fails for each says why itself"
+
+
+def test_further_samples_that_all_raise_are_left_out_if_earlier_ones_did_not() -> None:
+    bad = {*range(1, 400, 2)}
+    why_not, raising = Expressions(bad).why_not, RaisingRecords()
+    assert raising.computable([records(range(200))], why_not)
+    wider = [records(range(start, start + 3)) for start in (201, 301)]
+    assert raising.computable(wider, why_not) == [], "no more are searched for"
+
+    raising = RaisingRecords()
+    raising.note_fitting([records(range(1))])
+    assert raising.computable([records(range(1, 2))], why_not) == []
+
+
+def test_a_plan_says_that_it_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = Expressions({*range(0, 100, 2)})
+
+    def transformed(_spark: object, samples: list[Records], _transform: object) -> list[Records]:
+        for each in samples:
+            if reason := bad.why_not(each):
+                raise EngineFailed(reason, hint=None, exit_code=1)
+        return samples
+
+    monkeypatch.setattr("playhead.spark.run.transformed", transformed)
+    said: list[str] = []
+    nothing_said = SimpleNamespace(get=lambda _: None, settings={})
+    engine = Engine(nothing_said, SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setattr(engine, "session", lambda: None)
+    monkeypatch.setattr("playhead.spark.own_session.tagged", lambda *_: nullcontext())
+    engine.tell(said.append)
+    (kept,) = engine.transformed([records(range(100))])
+    assert (len(kept), len(kept.undecoded)) == (100, 50)
+    assert said == ["an expression cannot be computed for some records: searching for them"]
+    assert len(engine.transformed([records(range(99, 100))])) == 1
+    bad.bad.add(b"101")
+    assert engine.transformed([records(range(101, 102))]) == [], "too many are known"
 
 
 def test_a_stop_ends_the_search() -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from playhead.config.context import Configuration
@@ -42,12 +43,15 @@ def plan(
             hint="leave --spark-remote out, or name a cluster with --master",
         )
     own_id = pipeline_id(wish.name)
+    asked = partial(
+        api.plan, wish.request, configuration, replay_id=own_id, is_endless=True, say=say
+    )
     if pipelines.get(wish.name) is None:
-        return api.plan(wish.request, configuration, replay_id=own_id, warm=warm, is_endless=True)
+        return asked(warm=warm)
     told, backoff = RepeatedNotice(), server_backoff()
     while True:
         try:
-            return api.plan(wish.request, configuration, replay_id=own_id, is_endless=True)
+            return asked()
         except Unavailable as exc:
             if told.is_time():
                 say(f"live {wish.name}: {told.since()} to start: {exc!s}")

@@ -273,8 +273,9 @@ def plan(
     warm: bool = False,
     share: float | None = None,
     is_endless: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Planned:
-    """Make the plan of a request; with `warm`, the engine starts meanwhile.
+    """Make the plan of a request, and say what takes long in it; with `warm`, the engine starts meanwhile.
 
     If the target's ledger knows the id, the result is the plan of that ledger; another request under that
     id is refused. `share` is the share of this machine's cores. The plan of a live pipeline is endless, and
@@ -289,6 +290,7 @@ def plan(
         if begun is not None:
             return planned(begun, configuration, share=share, is_begun=True)
     engine = _engine(configuration, spec, share)
+    engine.tell(say)
     if warm:
         engine.warm()
     engine.check()

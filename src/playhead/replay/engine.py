@@ -217,12 +217,17 @@ class Engine:
         with own_session.tagged(spark, self._tag):
             marked = [self._raising.marked(records) for records in samples]
             try:
-                return run.transformed(spark, marked, self._transform)
+                found = run.transformed(spark, marked, self._transform)
+                self._raising.note_fitting(found)
+                return found
             except PlayheadError as exc:
-                kept = self._raising.computable(marked, why) if is_of_a_record(exc) else []
-                if not kept:
+                if not is_of_a_record(exc):
                     raise
-            return run.transformed(spark, kept, self._transform)
+                self._raising.say_search()
+                kept = self._raising.computable(marked, why)
+                if not kept and not (self._raising.count and self._raising.fits_samples):
+                    raise
+            return run.transformed(spark, kept, self._transform) if kept else []
 
     def _leave(self, spark: "SparkSession") -> None:
         """Give up a session that cannot run a job any more; the next job gets a new one."""

@@ -1,7 +1,7 @@
 """The records for which an expression raises: found one by one, rejected, and left out of the expressions."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -94,6 +94,7 @@ class RaisingRecords:
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self.say = say
         self._reasons: dict[TopicPartition, dict[int, str]] = {}
+        self._fits_samples = False
 
     @property
     def count(self) -> int:
@@ -115,6 +116,10 @@ class RaisingRecords:
     def marked(self, records: Records) -> Records:
         """Return records with the known ones marked as those that cannot be decoded are."""
         return _marked(records, self._reasons)
+
+    def say_search(self) -> None:
+        """Say why it takes longer now."""
+        self.say("an expression cannot be computed for some records: searching for them")
 
     def look(self, records: Records, why_not: WhyNot, most: int = _MOST) -> bool:
         """Note those among the records, but not many more than are rejected; return whether there are any."""
@@ -142,10 +147,20 @@ class RaisingRecords:
                 told = time.monotonic()
                 self.say(f"{count:,} found so far")
 
+    @property
+    def fits_samples(self) -> bool:
+        """Whether the expressions have been computed for a sample."""
+        return self._fits_samples
+
+    def note_fitting(self, samples: Sequence[Records]) -> None:
+        """Note that the expressions can be computed for these samples."""
+        self._fits_samples = self._fits_samples or any(map(len, samples))
+
     def computable(self, samples: Iterable[Records], why_not: WhyNot) -> list[Records]:
         """Return samples of which the expressions can be computed, with those marked for which they raise.
 
-        What is behind too many of these is left out, because the search would take long.
+        What is behind too many of these is left out, because the search would take long. None is left of
+        further samples if they have too many, and this is no error: an earlier sample shows that there are others.
         """
         kept = []
         for records in samples:
@@ -161,7 +176,8 @@ class RaisingRecords:
                 marked = marked.cut(0, stop)
             if any(at not in marked.undecoded for at in marked.offsets):
                 kept.append(marked)
-        if not kept and self.count:
+        self.note_fitting(kept)
+        if not self.fits_samples and self.count:
             raise TooManyRaise("any of the sampled records", self._last_reason())
         return kept
 
@@ -178,7 +194,7 @@ class RaisingRecords:
         Also return so if a stop ends the search: the one who runs the rest looks for the stop first.
         """
         has_found = False
-        self.say("an expression cannot be computed for some records: searching for them")
+        self.say_search()
         with source.open() as connected, suppress(Stopped):
             reader = reading(connected, self.rejecting(decoding))
             for work in works:

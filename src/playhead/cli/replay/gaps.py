@@ -108,7 +108,9 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     for note in search.left_out:
         run.output.say(f"  {note.text}")
     part = share(run, asked.target_endpoint)
-    planned = api.plan(asked, run.configuration(), share=part, warm=run.values["yes"])
+    planned = api.plan(
+        asked, run.configuration(), share=part, warm=run.values["yes"], say=run.output.say
+    )
     if run.values["dry_run"]:
         show(run, planned)
         raise end(EXIT_DIFFERENT)

@@ -42,7 +42,14 @@ def replay(run: Run, source: str, target: str) -> None:
         planned.refuse_another_source()
     else:
         warm = run.values["yes"] and not is_dry
-        planned = api.plan(asked, run.configuration(), replay_id=replay_id, warm=warm, share=part)
+        planned = api.plan(
+            asked,
+            run.configuration(),
+            replay_id=replay_id,
+            warm=warm,
+            share=part,
+            say=run.output.say,
+        )
         if planned.is_begun:
             planned.refuse_another_source()
         if file is not None:

@@ -36,7 +36,8 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
     if target is not None and ":" in replay_id:
         whole = Run(run.output, _UNSAID | run.values)
         asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
-        found = api.plan(asked, run.configuration()).compare(say=run.output.say)
+        planned = api.plan(asked, run.configuration(), say=run.output.say)
+        found = planned.compare(say=run.output.say)
     elif ":" in replay_id:
         source = Endpoint.parse(replay_id).shown()
         raise UsageError(
