@@ -223,7 +223,8 @@ class Engine:
             except PlayheadError as exc:
                 if not is_of_a_record(exc):
                     raise
-                self._raising.say_search()
+                if not self._raising.count:
+                    self._raising.say_search()
                 kept = self._raising.computable(marked, why)
                 if not kept and not (self._raising.count and self._raising.fits_samples):
                     raise
