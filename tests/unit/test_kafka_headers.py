@@ -16,7 +16,7 @@ from playhead.kafka.write.dead_letter_headers import (
     without_errors,
 )
 from playhead.kafka.write.headers import HeaderRules, unsendable
-from playhead.record import Record, TimestampType
+from playhead.record import Headers, Record, TimestampType
 
 HEADERS = st.lists(
     st.tuples(st.text("abc", max_size=2), st.none() | st.binary(max_size=3)), max_size=6
@@ -132,6 +132,25 @@ def test_a_share_group_s_letter_may_be_without_its_record(key, value, is_empty: 
 def test_a_connector_that_fails_at_a_share_group_s_letter_returns_it_there() -> None:
     headers = (*SHARE_GROUP, ("__connect.errors.topic", b"dlq.orders"))
     assert origin_of(record(headers)) == Origin("dlq.orders", None, None, 1)
+
+
+def buried(headers: Headers) -> Headers:
+    return letter_headers(DeadLetter(record(headers), "kind", "why"), "7f3a")
+
+
+@pytest.mark.parametrize(
+    ("letter", "was"),
+    [
+        (buried(SPRING), SPRING),
+        (buried(CONNECT), CONNECT),
+        (buried(SHARE_GROUP), SHARE_GROUP),
+        ((*SHARE_GROUP, *CONNECT[1:]), SHARE_GROUP),
+        ((*SPRING, *CONNECT[1:]), SPRING),
+    ],
+)
+def test_a_letter_that_died_again_is_returned_as_the_letter_that_it_was(letter, was) -> None:
+    assert without_errors(letter, 2) == (*was, (COUNT_HEADER, b"2"))
+    assert origin_of(record(was)) == origin_of(record(without_errors(letter, 0)))
 
 
 def test_the_last_death_counts() -> None:

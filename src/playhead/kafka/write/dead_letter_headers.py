@@ -1,10 +1,10 @@
 """The headers of dead letters: those of Playhead, and the original topic in those of other tools."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from playhead.account import DeadLetter
 from playhead.record import Headers, Record
@@ -26,7 +26,6 @@ _NOT_COPIED = "the broker did not copy the record (errors.deadletterqueue.copy.r
 # The ledger's own topic: a record written there could claim any commit.
 _OURS = {"playhead.ledger"}
 _LARGEST = (1 << 63) - 1
-_ERROR_PREFIXES = (PREFIX, _CONNECT, _SHARE_GROUP, _SPRING, _SPRING_RETRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def refusal_headers(topic: str, timestamp_ms: int, kind: str, reason: str) -> He
 def origin_of(record: Record) -> Origin | None:
     """Return the original position, from the headers of Playhead, Connect, Spring or a broker; None without."""
     told = _last(record.headers)
-    for read in (_of_playhead, _of_connect, _of_spring):
+    for read, _ in _READERS:
         found = read(told)
         if found is not None:
             return found
@@ -134,8 +133,14 @@ def allowed(target: str, settled: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def without_errors(headers: Headers, count: int) -> Headers:
-    """Return the headers from before the failure, and how often the record has failed."""
-    kept = tuple(header for header in headers if not header[0].startswith(_ERROR_PREFIXES))
+    """Return the headers from before the failure, and how often the record has failed.
+
+    Only those of the tool that wrote the letter are left out. What it has of another tool was in the record,
+    which was a dead letter itself and could not be returned without it.
+    """
+    told = _last(headers)
+    own = next((added for read, added in _READERS if read(told) is not None), (_SHARE_GROUP,))
+    kept = tuple(header for header in headers if not header[0].startswith((PREFIX, *own)))
     return (*kept, (COUNT_HEADER, str(count).encode()))
 
 
@@ -179,6 +184,14 @@ def _of_spring(told: _Told) -> Origin | None:
     partition = _binary(told.get(_SPRING_ORIGINAL + "partition"), 4)
     timestamp_ms = _binary(told.get(_SPRING_ORIGINAL + "timestamp"), 8)
     return Origin(topic, _place(partition), timestamp_ms, _count(told) + 1)
+
+
+_READERS: Final[tuple[tuple[Callable[[_Told], Origin | None], tuple[str, ...]], ...]] = (
+    (_of_playhead, ()),
+    (_of_connect, (_CONNECT,)),
+    (_of_spring, (_SPRING, _SPRING_RETRY)),
+)
+"""Who writes letters, in the order in which they are looked for, and how the names of their headers begin."""
 
 
 def _last(headers: Headers) -> _Told:
