@@ -246,6 +246,7 @@ BESIDE = {
     "traffic/scan_worker.py": "a pipe to its parent",
     "cli/tables.py": "a text that output.py writes",
     "demo/cars.py": "a pipe to its parent",
+    "cli/warm_engine.py": "filtered",
     "spark/jvm_boot.py": "filtered",
     "replay/engine_warmup.py": "filtered",
     "references.py": "filtered",

@@ -448,3 +448,22 @@ def test_a_command_that_ends_while_spark_is_still_imported_leaves_no_engine(monk
     monkeypatch.setitem(sys.modules, "playhead.spark.session", half_imported)
     monkeypatch.setattr(client, "start_engine", lambda **_: pytest.fail("an engine started"))
     client.leave_engine(["replay"])
+
+
+def test_an_engine_that_may_not_start_says_why(playhead: Playhead, tmp_path):
+    everybodys = tmp_path / "everybodys"
+    everybodys.mkdir()
+    everybodys.chmod(0o777)
+    done = playhead(
+        "engine",
+        "start",
+        TMPDIR=str(everybodys),
+        SPARK_LOCAL_DIRS=str(everybodys),
+        XDG_STATE_HOME=str(tmp_path / "state"),
+    )
+    assert done.returncode == 1
+    why = (
+        "the engine has ended while it was starting: other users can change the folder for engines"
+    )
+    assert why in done.stderr
+    assert "read its log in" in done.stderr

@@ -10,11 +10,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
+from playhead import secrets
 from playhead.cli import app
 from playhead.cli.warm import handover, priority
 from playhead.cli.warm.server import Server
+from playhead.errors import PlayheadError
 from playhead.host import file_lock, local_socket
 from playhead.host.clock import wait_until
+from playhead.printable import one_line
 from playhead.spark import attached, engine_settings, jvm_boot, session
 from playhead.spark.jvm import EngineDidNotStart, Gateway
 from playhead.spark.task_daemon import SETTING as DAEMON
@@ -47,6 +50,17 @@ _LOADED = (
 
 
 def main() -> None:
+    """Run the engine; if it cannot start, the last line of its log says why."""
+    try:
+        _serve()
+    except PlayheadError as exc:
+        traceback.print_exc()
+        reason = one_line(secrets.redact(str(exc)))
+        sys.stderr.write(f"{handover.WHY_NOT}{reason}\n")  # This is the log.
+        raise SystemExit(exc.exit_code) from exc
+
+
+def _serve() -> None:
     """Start, serve, end."""
     idle_s = int(sys.argv[1]) / 1000
     for kind in (signal.SIGINT, signal.SIGHUP):

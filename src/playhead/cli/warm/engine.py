@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from playhead.cli.options import Run, command, end, group
-from playhead.cli.warm import client
+from playhead.cli.warm import client, handover
 from playhead.errors import EXIT_FAILED, PlayheadError
 from playhead.grammar.instant import show_ms
 from playhead.host import local_socket
@@ -15,18 +15,31 @@ from playhead.host.clock import wait_until
 
 _NONE, _ENDED = "no engine runs", "the engine has ended"
 _BUSY = f"an engine runs, but does not answer within {client.ANSWERS_WITHIN_S:g} s; try again"
+_END_OF_LOG = 1 << 14
 _STARTED_WITHIN_S, _ENDED_WITHIN_S = 120.0, 40.0
 
 
 class EngineDidNotCome(PlayheadError):
     """The engine was started and does not answer, or has ended."""
 
-    def __init__(self, log: object, *, has_ended: bool) -> None:
+    def __init__(self, log: Path, *, has_ended: bool) -> None:
         late = f"the engine does not answer after {_STARTED_WITHIN_S:g} s"
+        ended = f"the engine has ended while it was starting{_why(log)}"
         super().__init__(
-            "the engine has ended while it was starting" if has_ended else late,
+            ended if has_ended else late,
             hint=f"read its log in {log}; commands run without the engine meanwhile",
         )
+
+
+def _why(log: Path) -> str:
+    """Return what the log of an engine says at its end about why it could not start."""
+    with suppress(OSError), log.open("rb") as opened:
+        opened.seek(max(0, log.stat().st_size - _END_OF_LOG))
+        *_, last = [b"", *opened.read().splitlines()]
+        said = last.decode("utf-8", "replace")
+        if said.startswith(handover.WHY_NOT):
+            return ": " + said.removeprefix(handover.WHY_NOT)
+    return ""
 
 
 @command()
