@@ -19,9 +19,9 @@ SWITCH = "PLAYHEAD_WARM"
 """Environment variable: `off` does without the engine; default `on`."""
 FOLDER = "engine"
 LOCK = "lock"
-WHY_NOT = "the engine did not start: "
-"""How the last line in the log of an engine begins that could not start."""
 """File in that folder. An engine keeps it locked, and while it starts, its process number is in the file."""
+WHY_NOT = "the engine did not start: "
+"""The beginning of the last line in the log of an engine that could not start."""
 
 # A command with one of these options starts an engine of its own, or needs none (help).
 _OWN_ENGINE = ("--master", "--spark-remote", "--spark-memory", "-h", "--help")
