@@ -17,6 +17,7 @@ from playhead.live.start_offsets import group_offsets, ledger_ends, topics_of
 from playhead.replay import api
 from playhead.replay.api import Planned
 from playhead.replay.assemble import Wiring, ends
+from playhead.replay.engine import EngineUse
 from playhead.replay.pipelines import MarkDamaged, Pipeline, Pipelines, pipeline_id
 from playhead.request import Request
 from playhead.source import Bounds, TopicPartition
@@ -43,15 +44,13 @@ def plan(
             hint="leave --spark-remote out, or name a cluster with --master",
         )
     own_id = pipeline_id(wish.name)
-    asked = partial(
-        api.plan, wish.request, configuration, replay_id=own_id, is_endless=True, say=say
-    )
+    asked = partial(api.plan, wish.request, configuration, replay_id=own_id, is_endless=True)
     if pipelines.get(wish.name) is None:
-        return asked(warm=warm)
+        return asked(use=EngineUse(is_warmed=warm, say=say))
     told, backoff = RepeatedNotice(), server_backoff()
     while True:
         try:
-            return asked()
+            return asked(use=EngineUse(say=say))
         except Unavailable as exc:
             if told.is_time():
                 say(f"live {wish.name}: {told.since()} to start: {exc!s}")

@@ -34,7 +34,7 @@ from playhead.replay.earlier_copies import (
     earlier_copies,
     said_of,
 )
-from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine
+from playhead.replay.engine import MOST_LOCAL_SLOTS, Engine, EngineUse
 from playhead.replay.estimate import known_rate
 from playhead.replay.guards import (
     has_topic_ids,
@@ -270,16 +270,13 @@ def plan(
     configuration: Configuration,
     *,
     replay_id: str | None = None,
-    warm: bool = False,
-    share: float | None = None,
     is_endless: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    use: EngineUse = EngineUse(),  # noqa: B008 - it is frozen
 ) -> Planned:
-    """Make the plan of a request, and say what takes long in it; with `warm`, the engine starts meanwhile.
+    """Make the plan of a request.
 
     If the target's ledger knows the id, the result is the plan of that ledger; another request under that
-    id is refused. `share` is the share of this machine's cores. The plan of a live pipeline is endless, and
-    made for one start.
+    id is refused. The plan of a live pipeline is endless, and made for one start.
     """
     request = request.from_anywhere()
     spec = request.spec  # Refuse it now, before the servers are asked.
@@ -288,10 +285,10 @@ def plan(
     if replay_id is not None and not is_endless:
         begun = begun_plan(both.target, request, replay_id)
         if begun is not None:
-            return planned(begun, configuration, share=share, is_begun=True)
-    engine = _engine(configuration, spec, share)
-    engine.tell(say)
-    if warm:
+            return planned(begun, configuration, share=use.share, is_begun=True)
+    engine = _engine(configuration, spec, use.share)
+    engine.tell(use.say)
+    if use.is_warmed:
         engine.warm()
     engine.check()
     journal = Journal()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,18 @@ def _named_if_it_ends() -> Iterator[None]:
         from playhead.spark.failures import of_the_engine
 
         raise of_the_engine(exc) or exc from exc
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse:
+    """How a plan uses the engine."""
+
+    share: float | None = None
+    """The share of this machine's cores; None for all of them."""
+    is_warmed: bool = False
+    """Whether the engine starts while the plan is made."""
+    say: Callable[[str], None] = lambda _: None
+    """Says what takes long."""
 
 
 class Engine:

@@ -14,6 +14,7 @@ from playhead.plan import Plan
 from playhead.proof import Proof
 from playhead.replay import api
 from playhead.replay.api import Planned
+from playhead.replay.engine import EngineUse
 from playhead.replay.journal import JournalEntry
 from playhead.replay.pipelines import Pipelines
 from playhead.request import Request
@@ -86,7 +87,7 @@ def plan(
         span = Span.parse(span, timezone=zone_of(standby))
     request = replace(standby.request, span=str(span))
     replay_id, share = replay_id or new_id(standby.name), _share(request)
-    planned = api.plan(request, configuration, replay_id=replay_id, share=share, warm=warm)
+    planned = api.plan(request, configuration, replay_id=replay_id, use=EngineUse(share, warm))
     _need_same_servers(standby, planned.plan)
     return planned
 

@@ -99,6 +99,7 @@ def _emit(run: Run, found: Gaps) -> None:
 def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     """Plan, show, ask, replay, prove, and check the same offsets again."""
     from playhead.replay import api
+    from playhead.replay.engine import EngineUse
 
     for each in before.of("missing")[:_SHOWN]:
         run.output.say(f"  {_line(each)}")
@@ -108,9 +109,8 @@ def _close(run: Run, search: "GapFinder", before: Gaps) -> None:
     for note in search.left_out:
         run.output.say(f"  {note.text}")
     part = share(run, asked.target_endpoint)
-    planned = api.plan(
-        asked, run.configuration(), share=part, warm=run.values["yes"], say=run.output.say
-    )
+    use = EngineUse(part, run.values["yes"], run.output.say)
+    planned = api.plan(asked, run.configuration(), use=use)
     if run.values["dry_run"]:
         show(run, planned)
         raise end(EXIT_DIFFERENT)

@@ -12,6 +12,7 @@ from playhead.options.replays import MACHINE, REPLAY, RULES, SPAN, TRAFFIC, TRAN
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.plan import REPLAY_ID
 from playhead.replay import api
+from playhead.replay.engine import EngineUse
 from playhead.replay.journal import Journal
 from playhead.request import Request
 
@@ -46,9 +47,7 @@ def replay(run: Run, source: str, target: str) -> None:
             asked,
             run.configuration(),
             replay_id=replay_id,
-            warm=warm,
-            share=part,
-            say=run.output.say,
+            use=EngineUse(part, warm, run.output.say),
         )
         if planned.is_begun:
             planned.refuse_another_source()

@@ -9,6 +9,7 @@ from playhead.options.option import unset
 from playhead.options.replays import INTO_TABLES, RULES, SPAN, TRAFFIC, TRANSFORM, VERIFY, ZONE
 from playhead.options.shared import CONNECTION, REGISTRY, SPARK, WARM
 from playhead.replay import api
+from playhead.replay.engine import EngineUse
 from playhead.replay.journal import Journal
 from playhead.replay.verify import Verification
 
@@ -36,7 +37,7 @@ def verify(run: Run, replay_id: str, target: str | None, source: str | None) -> 
     if target is not None and ":" in replay_id:
         whole = Run(run.output, _UNSAID | run.values)
         asked = request(whole, Endpoint.parse(replay_id), Endpoint.parse(target))
-        planned = api.plan(asked, run.configuration(), say=run.output.say)
+        planned = api.plan(asked, run.configuration(), use=EngineUse(say=run.output.say))
         found = planned.compare(say=run.output.say)
     elif ":" in replay_id:
         source = Endpoint.parse(replay_id).shown()
