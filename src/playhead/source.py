@@ -71,9 +71,11 @@ class OutOfBounds(PlayheadError):
 
     def __init__(self, slice_: Slice, bounds: Bounds | None) -> None:
         self.slice, self.bounds = slice_, bounds
-        held = f"{bounds.earliest}-{bounds.stable_end}" if bounds else "no such partition"
+        why = "the topic has no such partition"
+        if bounds is not None:
+            why = f"the partition holds {bounds.earliest}-{bounds.stable_end}"
         super().__init__(
-            f"cannot read {slice_}: the partition holds {held}",
+            f"cannot read {slice_}: {why}",
             hint="the log has changed since the plan was made; make a new plan",
         )
 

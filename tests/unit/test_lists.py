@@ -148,19 +148,19 @@ def test_only_who_reads_the_record_behind_it_meets_an_abort():
 
 
 @pytest.mark.parametrize(
-    ("slice_", "held"),
+    ("slice_", "why"),
     [
-        (Slice("laps", 0, 0, 2), "1-2"),
-        (Slice("laps", 0, 1, 3), "1-2"),
-        (Slice("laps", 1, 0, 1), "0-0"),
-        (Slice("laps", 2, 0, 1), "no such partition"),
+        (Slice("laps", 0, 0, 2), "the partition holds 1-2"),
+        (Slice("laps", 0, 1, 3), "the partition holds 1-2"),
+        (Slice("laps", 1, 0, 1), "the partition holds 0-0"),
+        (Slice("laps", 2, 0, 1), "the topic has no such partition"),
     ],
 )
-def test_a_slice_outside_the_bounds_is_refused(slice_, held):
+def test_a_slice_outside_the_bounds_is_refused(slice_, why):
     # Offset 2 belongs to a transaction that is still open.
     bounds = {("laps", 0): Bounds(1, 2, 3), ("laps", 1): Bounds(0, 0, 0)}
     source = ListSource([R1, R2], bounds=bounds)
-    with pytest.raises(OutOfBounds, match=f"cannot read {slice_}: the partition holds {held}"):
+    with pytest.raises(OutOfBounds, match=f"cannot read {slice_}: {why}"):
         read(source, slice_)
 
 
