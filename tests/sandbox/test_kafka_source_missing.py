@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 
+from playhead.kafka.admin import offsets
 from playhead.kafka.read import consumer
 from playhead.kafka.read import reader as reader_module
 from playhead.kafka.read.planned_topics import TopicReplaced
@@ -122,5 +123,26 @@ def test_a_topic_that_is_gone_while_it_is_read_is_refused(kafka, source, log):
         runs = reader.read(Slice(log.topic, 0, 0, 90))
         next(runs)
         delete_topic(kafka, log.topic)
+        with pytest.raises(TopicReplaced, match="it is gone"):
+            list(runs)
+
+
+@pytest.mark.parametrize("asked", ["bounds_of", "log_starts"])
+def test_a_topic_that_goes_between_two_questions_is_not_the_planned_one(
+    kafka, source, log, monkeypatch, asked
+):
+    """A broker then says that it does not know the topic, and not that it is another one."""
+    log.commit(0, *rows(2))
+    log.write(0, *rows(3))
+    real = getattr(offsets, asked)
+
+    def late(admin, places):
+        monkeypatch.undo()
+        delete_topic(kafka, log.topic)
+        return real(admin, places)
+
+    with source.open() as reader:
+        runs = reader.read(Slice(log.topic, 0, 0, 6))
+        monkeypatch.setattr(offsets, asked, late)
         with pytest.raises(TopicReplaced, match="it is gone"):
             list(runs)

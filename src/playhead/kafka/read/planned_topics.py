@@ -1,11 +1,13 @@
 """The topics that a reader may read: their ids, and that their logs still hold what is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from playhead.config.kafka_connection import KafkaConnection
 from playhead.errors import PlayheadError
 from playhead.kafka.admin import offsets
 from playhead.kafka.admin.client import Admin
+from playhead.kafka.admin.errors import KafkaRefused
 from playhead.record import Slice
 from playhead.source import Bounds, OutOfBounds
 
@@ -67,7 +69,9 @@ class PlannedTopics:
 
     def confirm_absent(self, slice_: Slice, whole_to: int) -> None:
         """Check that offsets without a record were absent, and not deleted before they were read."""
-        if offsets.log_starts(self._admin, [slice_.place])[slice_.place] > whole_to:
+        with self._as_planned(slice_.topic):
+            starts = offsets.log_starts(self._admin, [slice_.place])
+        if starts[slice_.place] > whole_to:
             raise self.out_of_bounds(slice_)
 
     def out_of_bounds(self, slice_: Slice) -> OutOfBounds:
@@ -84,4 +88,14 @@ class PlannedTopics:
             raise TopicReplaced(topic, expected_id=expected_id, found_id=found_id)
 
     def _bounds_now(self, slice_: Slice) -> Bounds:
-        return offsets.bounds_of(self._admin, [slice_.place])[slice_.place]
+        with self._as_planned(slice_.topic):
+            return offsets.bounds_of(self._admin, [slice_.place])[slice_.place]
+
+    @contextmanager
+    def _as_planned(self, topic: str) -> Iterator[None]:
+        """Confirm the topic after a refusal: it may have been deleted since, and that error says more."""
+        try:
+            yield
+        except KafkaRefused:
+            self.confirm(topic)
+            raise
