@@ -94,7 +94,8 @@ class RaisingRecords:
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self.say = say
         self._reasons: dict[TopicPartition, dict[int, str]] = {}
-        self._fits_samples = False
+        self.fits_samples = False
+        """Whether the expressions have been computed for a sample."""
 
     @property
     def count(self) -> int:
@@ -147,14 +148,9 @@ class RaisingRecords:
                 told = time.monotonic()
                 self.say(f"{count:,} found so far")
 
-    @property
-    def fits_samples(self) -> bool:
-        """Whether the expressions have been computed for a sample."""
-        return self._fits_samples
-
     def note_fitting(self, samples: Sequence[Records]) -> None:
         """Note that the expressions can be computed for these samples."""
-        self._fits_samples = self._fits_samples or any(map(len, samples))
+        self.fits_samples = self.fits_samples or any(map(len, samples))
 
     def computable(self, samples: Iterable[Records], why_not: WhyNot) -> list[Records]:
         """Return samples of which the expressions can be computed, with those marked for which they raise.
