@@ -10,6 +10,8 @@ import pytest
 from playhead.errors import PlayheadError
 from playhead.record import Record, TimestampType
 from playhead.replay import api
+from playhead.replay.engine import EngineUse
+from playhead.request import Request
 from playhead.task.raising_records import TooManyRaise
 from tests.fix_live import Live
 from tests.fix_replay import T0_MS, Deck, ran, totals
@@ -103,9 +105,13 @@ def test_a_replay_that_does_not_skip_names_the_first(deck: Deck, raising: str) -
 
 
 def test_an_expression_that_fits_no_record_is_refused_in_the_plan(deck: Deck, raising: str) -> None:
-    asked = {"select": "value:seq::int AS seq, timestamp_millis(value:ms::bigint * 9999999) AS at"}
+    select = "value:seq::int AS seq, timestamp_millis(value:ms::bigint * 9999999) AS at"
+    target = f"postgres:{deck.table(COLUMNS)}"
+    request = Request(source=f"kafka:{raising}", target=target, on_error="skip", select=select)
+    told: list[str] = []
     with pytest.raises(TooManyRaise, match="any of the sampled records; .*overflow"):
-        deck.plan(f"kafka:{raising}", f"postgres:{deck.table(COLUMNS)}", on_error="skip", **asked)
+        api.plan(request, deck.configuration(), use=EngineUse(say=told.append))
+    assert told[0] == "an expression cannot be computed for some records: searching for them"
 
 
 @pytest.mark.parametrize("asked", [SELECT, pytest.param(DEEP, marks=pytest.mark.torture)])

@@ -263,6 +263,15 @@ def test_further_samples_that_all_raise_are_left_out_if_earlier_ones_did_not() -
     assert raising.computable([records(range(1, 2))], why_not) == []
 
 
+def engine_of(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An engine that is never started."""
+    nothing_said = SimpleNamespace(get=lambda _: None, settings={})
+    engine = Engine(nothing_said, SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setattr(engine, "session", lambda: None)
+    monkeypatch.setattr("playhead.spark.own_session.tagged", lambda *_: nullcontext())
+    return engine
+
+
 def test_a_plan_says_that_it_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     bad = Expressions({*range(0, 100, 2)})
 
@@ -274,10 +283,7 @@ def test_a_plan_says_that_it_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("playhead.spark.run.transformed", transformed)
     said: list[str] = []
-    nothing_said = SimpleNamespace(get=lambda _: None, settings={})
-    engine = Engine(nothing_said, SimpleNamespace())  # type: ignore[arg-type]
-    monkeypatch.setattr(engine, "session", lambda: None)
-    monkeypatch.setattr("playhead.spark.own_session.tagged", lambda *_: nullcontext())
+    engine = engine_of(monkeypatch)
     engine.tell(said.append)
     (kept,) = engine.transformed([records(range(100))])
     assert (len(kept), len(kept.undecoded)) == (100, 50)
@@ -285,6 +291,12 @@ def test_a_plan_says_that_it_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(engine.transformed([records(range(99, 100))])) == 1
     bad.bad.add(b"101")
     assert engine.transformed([records(range(101, 102))]) == [], "too many are known"
+
+    fits = engine_of(monkeypatch)
+    assert len(fits.transformed([records(range(99, 100))])) == 1
+    assert fits.transformed([records(range(0, 100, 2))]) == [], (
+        "the first sample shows that others fit"
+    )
 
 
 def test_a_stop_ends_the_search() -> None:
