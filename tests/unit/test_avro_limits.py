@@ -136,6 +136,13 @@ def test_a_decimal_of_a_scale_that_fills_the_memory_is_refused(scale):
         reader(decimal).read(number(1) + b"\x01")
 
 
+@pytest.mark.parametrize("scale", [None, [], "2"])
+def test_a_decimal_whose_scale_is_no_number_is_refused(scale):
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": scale}
+    with pytest.raises(ValueError, match="a decimal's scale must be a whole number, not"):
+        reader(decimal)
+
+
 def test_a_decimal_of_more_digits_than_anybody_means_is_refused():
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
     with pytest.raises(ValueError, match="a decimal of 1,000,000 bytes"):

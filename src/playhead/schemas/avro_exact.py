@@ -157,7 +157,9 @@ def with_exact_types(node: Any) -> Any:
     if logical.startswith("playhead-"):
         del copy["logicalType"]  # Types within limits are ours; Avro ignores unknown ones.
     scale = node.get("scale", 0)
-    if logical == "decimal" and isinstance(scale, int) and scale > _MOST_SCALE:
+    if logical == "decimal" and not isinstance(scale, int):
+        raise ValueError(f"invalid schema: a decimal's scale must be a whole number, not {scale}")
+    if logical == "decimal" and scale > _MOST_SCALE:
         raise ValueError(f"the schema has a decimal of scale {scale}, needed at most {_MOST_SCALE}")
     if logical in _OURS and isinstance(scale, int) and scale >= 0:
         copy["logicalType"] = _OURS[logical]
