@@ -456,3 +456,18 @@ def test_an_import_that_does_not_exist_is_named(name):
     text = f'syntax = "proto3"; import "{imported}"; message T {{ int32 a = 1; }}'
     with pytest.raises(ValueError, match=f"imports {imported}, which is not known here"):
         ProtobufReader.of(Registry("http://127.0.0.1:1"), Schema("PROTOBUF", text))
+
+
+@pytest.mark.parametrize("places", [(1,), (2,), (3,), (4, 1), (4, 2, 6), (5, 2, 1), (8, 1)])
+def test_a_compiled_schema_whose_texts_are_not_utf_8_is_refused(
+    registry: TestRegistry, places: tuple[int, ...]
+) -> None:
+    """Python's classes for them give bytes then, also for the name of an imported file."""
+    data = b"\xa1"
+    for field in reversed(places):
+        data = sized(field, data)
+    schema = base64.b64encode(sized(4, sized(1, b"A")) + data).decode()
+    made = registry.register("x", {"schema": schema, "schemaType": "PROTOBUF"})
+    by = decoder("registry", registry_url=registry.url)
+    with pytest.raises(Undecodable, match="a text is not UTF-8"):
+        by.exact(struct.pack(">bIb", 0, made, 0), ())

@@ -117,6 +117,10 @@ def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str
 
 def _add(pool: Any, schema: Schema, name: str) -> None:
     file = _compiled(schema.text)
+    try:
+        need_texts(file)
+    except ValueError as exc:
+        raise ValueError(f"invalid schema: {exc}") from exc
     check_types(file)
     file.name = name
     _add_built_in(pool, file)
