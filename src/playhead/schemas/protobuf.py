@@ -117,11 +117,11 @@ def _add_references(registry: Registry, schema: Schema, pool: Any, seen: set[str
 
 def _add(pool: Any, schema: Schema, name: str) -> None:
     file = _compiled(schema.text)
+    check_types(file)
     try:
         need_texts(file)
     except ValueError as exc:
         raise ValueError(f"invalid schema: {exc}") from exc
-    check_types(file)
     file.name = name
     _add_built_in(pool, file)
     try:
